@@ -1,0 +1,89 @@
+// The verdict: the one record in which everything about a task and a candidate ends.
+// Written as versioned JSON (docs/schemas/verdict.schema.json, docs/verdicts.md); the struct mirrors the JSON one to one.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <nlohmann/json_fwd.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "build/build.h"
+#include "vgpu/server/control.h"
+
+namespace musacoder::judge {
+
+inline constexpr int kVerdictVersion = 1;
+
+enum class LevelState { kNotRun, kPassed, kFailed };
+struct Level {
+  std::string name;        // L0 build, L1 run, L2 correctness, L3 legality, L4 time
+  LevelState state = LevelState::kNotRun;
+  std::string detail;      // one sentence
+};
+
+struct WorstElement {
+  int output = 0;
+  std::vector<std::int64_t> index;
+  double expected = 0, got = 0, error = 0, budget = 0, ratio = 0;
+};
+
+struct Trial {
+  int index = 0;
+  std::uint64_t seed = 0;
+  std::string distribution;
+  bool pass = false;
+  std::string status = "ok";           // as Verdict::status, for this trial
+  std::string message;
+  std::string skipped;                 // reason; a skipped trial counts neither way
+  bool reverse_blocks = false;
+  std::optional<WorstElement> worst;
+  std::uint64_t mismatched = 0, total = 0;
+  bool allclose = false;               // KernelBench's rule, side by side
+  double atol = 0, rtol = 0;
+  double seconds = 0;
+};
+
+struct ScaledConstant {
+  std::string name;
+  int line = 0;
+  std::string from, to, how;           // how: auto, set
+};
+
+struct Verdict {
+  int version = kVerdictVersion;
+  std::string task, task_hash, candidate_hash, backend = "vgpu", gpu = "h200", policy = "strict";
+  std::string status = "infra:unfinished";
+  std::string cause;                   // one sentence in words
+  std::vector<Level> levels;
+  std::vector<Trial> trials;
+  double q = 0;                        // share of trials passed
+  bool compiled = false, correct = false, legal = false;
+  std::optional<double> reward;
+  std::optional<double> speedup_eager, speedup_compile;   // measured only; vgpu leaves them null
+  std::vector<build::BuildResult> builds;
+  std::string exception_type, exception_message, traceback;
+  int exception_line = 0;
+  std::optional<vgpu::Fault> fault;
+  vgpu::WindowReport ledger;           // summed over the windows
+  std::vector<std::string> refused_ops, cpu_ops;
+  bool scaled = false;
+  std::vector<ScaledConstant> scaling;
+  double work = 0, work_full = 0;
+  std::vector<std::string> notes;      // static facts and remarks that do not decide
+  std::map<std::string, std::string> environment;         // versions
+  std::vector<std::string> sandbox;    // features in force
+  std::map<std::string, double> seconds;                  // stage → s: extract, reference, build, spawn, run, compare, total
+};
+
+std::string status_class(const std::string& status);       // "compile_error" of "compile_error:nvcc"
+bool is_candidate_fault(const std::string& status);        // compile_error, runtime_error, correctness_error, cheating
+bool is_null_reward(const std::string& status);            // infra, unsupported, inconclusive, invalid_task
+int exit_code(const std::string& status);                  // 0 ok, 1 candidate, 3 infrastructure (and unsupported, inconclusive), 4 task
+
+nlohmann::json to_json(const Verdict& verdict);
+Result<Verdict> verdict_from_json(const nlohmann::json& json);
+
+}  // namespace musacoder::judge
