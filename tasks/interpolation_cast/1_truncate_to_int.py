@@ -1,0 +1,19 @@
+"""Conversion to int32 by truncation towards zero after scaling. x: float32 (count,)."""
+
+import torch
+import torch.nn as nn
+
+count = 4099
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return (x * 100.0).to(torch.int32)
+
+
+def get_inputs():
+    return [torch.randn(count)]
+
+
+def get_init_inputs():
+    return []

@@ -1,0 +1,28 @@
+"""Convolution with bias, padding one. x: float32 (batch, c_in, height, width)."""
+
+import torch
+import torch.nn as nn
+
+batch = 2
+c_in = 3
+c_out = 5
+height = 15
+width = 18
+kernel = 3
+
+
+class Model(nn.Module):
+    def __init__(self, c_in, c_out, kernel):
+        super().__init__()
+        self.conv = nn.Conv2d(c_in, c_out, kernel, padding=1)
+
+    def forward(self, x):
+        return self.conv(x)
+
+
+def get_inputs():
+    return [torch.randn(batch, c_in, height, width)]
+
+
+def get_init_inputs():
+    return [c_in, c_out, kernel]
