@@ -1,0 +1,254 @@
+"""Imports torch once and forks one process per candidate (docs/protocols.md, section 3).
+
+    python3 -I candidate_zygote.py --fd N [--sandbox-library PATH | --no-sandbox] [--torch-device MODULE --path DIR]
+
+Says {"event":"ready", …} when it can fork. It never touches a device, never runs a candidate's code, and has one thread.
+"""
+
+import os
+
+for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ[_name] = "1"   # before numpy and torch are imported: a thread of a pool would not survive a fork
+
+import argparse
+import ast  # noqa: F401  imported here and below so that candidates find them loaded
+import collections
+import gc
+import importlib
+import inspect  # noqa: F401
+import json
+import platform
+import select
+import signal
+import socket
+import sys
+import time
+
+_HERE = os.path.dirname(os.path.abspath(__file__))   # not realpath: lib/ lies beside the link
+MAX_LINE = 1 << 20
+MAX_ENDED = 4096
+
+
+def parse_arguments():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--fd", type=int, required=True, help="socket of the judge")
+    parser.add_argument("--sandbox-library", help="libmusacoder_sandbox.so; default: lib/ beside this file's folder")
+    parser.add_argument("--no-sandbox", action="store_true", help="tests only: confine nothing")
+    parser.add_argument("--torch-device", default="torch_device", help="module that provides the device")
+    parser.add_argument("--path", action="append", default=[], help="folder to import from, first")
+    return parser.parse_args()
+
+
+class Child:
+    """One supervisor, from spawn to the collection of its report."""
+
+    def __init__(self, pid, report, control):
+        self.pid, self.report, self.control = pid, report, control
+        self.buffer = b""
+        self.started = None   # {"ok", "sandbox"}
+        self.ended = None     # {"code", "signal", …}
+
+    def kill(self):
+        if self.control is not None:
+            os.close(self.control)
+            self.control = None
+
+    def read(self):
+        """Takes what the report pipe holds; False at its end."""
+        data = os.read(self.report, 1 << 16)
+        self.buffer += data
+        *lines, self.buffer = self.buffer.split(b"\n")
+        for line in lines:
+            if self.started is None:
+                self.started = json.loads(line)
+            else:
+                self.ended = json.loads(line)
+        return bool(data)
+
+    def collect(self):
+        """After the end of the report: reaps the supervisor, closes the pipes."""
+        _, state = os.waitpid(self.pid, 0)
+        self.kill()
+        os.close(self.report)
+        if self.ended is None:
+            number = os.WTERMSIG(state) if os.WIFSIGNALED(state) else None
+            self.ended = {"code": None, "signal": number or signal.SIGKILL, "max_rss_bytes": 0, "output": ""}
+        if self.started is None:
+            self.started = {"ok": False, "message": "the supervisor ended before it had forked the runner"}
+
+
+class Zygote:
+    def __init__(self, sock, sandbox, torch_device, library_path):
+        self.socket = sock
+        self.sandbox = sandbox
+        self.torch_device = torch_device
+        self.library_path = library_path
+        self.children = {}
+        self.ended = collections.OrderedDict()
+        self.poll = select.poll()
+        self.poll.register(sock, select.POLLIN)
+
+    # ---- children
+
+    def pump(self, timeout_s):
+        """Serves report pipes for up to timeout_s; True when the judge's socket is readable."""
+        readable = False
+        for fd, _ in self.poll.poll(max(timeout_s, 0) * 1000 if timeout_s is not None else None):
+            if fd == self.socket.fileno():
+                readable = True
+                continue
+            child = next(child for child in self.children.values() if child.report == fd)
+            if not child.read():
+                self.poll.unregister(fd)
+                child.collect()
+                del self.children[child.pid]
+                self.ended[child.pid] = child
+                while len(self.ended) > MAX_ENDED:
+                    self.ended.popitem(last=False)
+        return readable
+
+    def pump_until(self, done, timeout_s):
+        deadline = time.monotonic() + timeout_s
+        self.poll.unregister(self.socket)
+        try:
+            while not done() and time.monotonic() < deadline:
+                self.pump(deadline - time.monotonic())
+        finally:
+            self.poll.register(self.socket, select.POLLIN)
+
+    def spawn(self, request, fds):
+        if len(fds) != 2:
+            return {"ok": False, "message": f"spawn takes two descriptors, got {len(fds)}"}
+        from musarun import spawn
+        folder = request["writable"]
+        if not os.path.isdir(folder):
+            return {"ok": False, "message": f"the writable folder {folder} does not exist"}
+        policy = self.policy(request)
+
+        def enter():
+            return self.sandbox.enter(policy)
+
+        def run(sock, device_fd):
+            self.run_candidate(sock, device_fd, request)
+
+        pid, report, control = spawn.spawn(fds[0], fds[1], enter, run)
+        child = self.children[pid] = Child(pid, report, control)
+        self.poll.register(report, select.POLLIN)
+        self.pump_until(lambda: child.started is not None, 20)
+        if child.started is None:
+            child.kill()
+            return {"ok": False, "message": "the sandbox was not entered within 20 s"}
+        return {**child.started, "pid": pid}
+
+    def policy(self, request):
+        limits = request.get("limits", {})
+        readable = list(request.get("readable", [])) + [os.path.dirname(_HERE)]
+        readable += [path for path in (sys.prefix, sys.base_prefix, sys.exec_prefix) if path != "/usr"]
+        readable += [path for path in sys.path if path and os.path.isdir(path)]
+        if self.library_path:
+            readable.append(os.path.dirname(os.path.realpath(self.library_path)))
+        readable += [os.path.realpath(path) for path in readable]
+        return {"readable": list(dict.fromkeys(readable)),
+                "writable": request["writable"], "network": False,
+                "memory_bytes": int(limits.get("memory_bytes", 4 << 30)), "cpu_s": float(limits.get("cpu_s", 120)),
+                "processes": int(limits.get("processes", 64)),
+                "file_bytes": int(limits.get("file_bytes", 1 << 30)), "open_files": int(limits.get("open_files", 1024))}
+
+    def run_candidate(self, sock, device_fd, request):
+        from musarun import runner
+        from musarun.channel import Channel
+        folder = request["writable"]
+        environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": folder, "TMPDIR": folder, "LANG": "C.UTF-8",
+                       "USER": "candidate", "CUDA_HOME": "/usr/local/cuda", "OMP_NUM_THREADS": "1",
+                       "TORCH_EXTENSIONS_DIR": os.path.join(folder, "extensions"),
+                       "MUSACODER_GPU": str(request.get("gpu", "h200"))}
+        os.environ.clear()
+        os.environ.update(environment)
+        os.chdir(folder)
+        policy = request.get("policy", "strict")
+        if hasattr(self.torch_device, "set_policy"):
+            self.torch_device.set_policy(policy)
+        if hasattr(self.torch_device, "set_gpu"):
+            self.torch_device.set_gpu(request.get("gpu", "h200"))
+        self.torch_device.connect(device_fd)
+        runner.Runner(Channel(sock), self.torch_device, folder).serve()
+        sys.stdout.flush()
+
+    def wait(self, request):
+        pid = int(request["pid"])
+        child = self.children.get(pid)
+        if child is not None:
+            if request.get("kill"):
+                child.kill()
+            self.pump_until(lambda: pid in self.ended, 10 if request.get("kill") else min(
+                float(request.get("timeout_s", 0)), 60))
+        if pid not in self.ended:
+            known = child is not None
+            return {"ok": known, "exited": False} if known else {"ok": False, "message": f"no child has pid {pid}"}
+        return {"ok": True, "exited": True, **self.ended.pop(pid).ended}
+
+    # ---- requests
+
+    def serve(self):
+        buffer, fds = b"", []
+        while True:
+            if not self.pump(None):
+                continue
+            data, new_fds, _, _ = socket.recv_fds(self.socket, 1 << 16, 8)
+            fds += new_fds
+            if not data:
+                return
+            buffer += data
+            if len(buffer) > MAX_LINE:
+                return
+            *lines, buffer = buffer.split(b"\n")
+            for line in lines:
+                try:
+                    request = json.loads(line)
+                    if request["op"] == "spawn":
+                        reply = self.spawn(request, fds)
+                    elif request["op"] == "wait":
+                        reply = self.wait(request)
+                    else:
+                        reply = {"ok": False, "message": f"unknown operation {request['op']}"}
+                except (KeyError, TypeError, ValueError, OSError) as error:
+                    reply = {"ok": False, "message": f"{type(error).__name__}: {error}"}
+                for fd in fds:
+                    os.close(fd)
+                fds = []
+                self.socket.sendall(json.dumps(reply).encode() + b"\n")
+
+
+def main():
+    started = time.monotonic()
+    arguments = parse_arguments()
+    for path in [_HERE] + arguments.path[::-1]:
+        sys.path.insert(0, path)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    import torch
+    import torch.nn.functional  # noqa: F401
+    import torch.utils.cpp_extension
+    torch.set_num_threads(1)
+
+    from musarun import extensions, runner  # noqa: F401  runner: loaded before the fork
+    from musarun.sandbox import NoSandbox, Sandbox
+    extensions.install()
+    torch_device = importlib.import_module(arguments.torch_device)
+    torch_device.install()
+
+    library = arguments.sandbox_library or os.path.join(os.path.dirname(_HERE), "lib", "libmusacoder_sandbox.so")
+    sandbox = NoSandbox() if arguments.no_sandbox else Sandbox(library)
+    sock = socket.socket(fileno=arguments.fd)
+    sock.set_inheritable(False)
+    zygote = Zygote(sock, sandbox, torch_device, None if arguments.no_sandbox else library)
+    gc.collect()
+    gc.freeze()
+    ready = {"event": "ready", "python": platform.python_version(), "torch": torch.__version__, "pid": os.getpid(),
+             "threads": len(os.listdir("/proc/self/task")), "seconds": round(time.monotonic() - started, 3)}
+    sock.sendall(json.dumps(ready).encode() + b"\n")
+    zygote.serve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,12 @@
+"""What runs in the untrusted process of one candidate, and what forks it.
+
+  channel     bounded JSON lines over a socket
+  tree        JSON trees <-> Python objects and tensors (docs/protocols.md, section 1)
+  extensions  torch.utils.cpp_extension.load / load_inline, answered by the judge's builder
+  imports     a clear ImportError for kernel languages that are not CUDA
+  bare        ModelNew around a bare .cu file
+  state       parameters, buffers and plain tensor attributes: copy, compare, snapshot, restore
+  failures    exceptions -> events
+  runner      the request loop (docs/protocols.md, section 3)
+  spawn       fork, sandbox, supervision of one candidate
+"""

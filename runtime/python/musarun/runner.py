@@ -1,0 +1,215 @@
+"""The request loop of one candidate's process (docs/protocols.md, section 3).
+
+    Runner(channel, torch_device, folder).serve()
+
+Everything that the candidate raises ends as an `exception` event and the loop goes on; the judge decides what that means.
+What this process says is a claim: the judge reads outputs from device memory itself.
+"""
+
+import gc
+import linecache
+import os
+import random
+import sys
+import types
+
+import torch
+
+from . import bare, extensions, failures, imports, state, tree
+from .channel import TooLong
+
+_exit = os._exit
+MAX_OPERATORS = 1000
+
+
+class _Missing(Exception):
+    """The candidate lacks what its interface needs."""
+
+
+class Runner:
+    def __init__(self, channel, torch_device, folder):
+        self._channel = channel
+        self._device = torch_device
+        self._folder = folder
+        self._filename = "candidate.py"
+        self._builds = 0
+        self._busy = False
+        self._cpu_ops = []
+        self._model_class = None
+        self._model = None
+        self._snapshot = None
+        self._alive = []            # what the last outputs point to
+        self._call = None           # token of the request, echoed in its events
+        self._blocker = imports.install()
+        self._ops = {"load": self._load, "construct": self._construct, "parameters": self._parameters,
+                     "prepare": self._prepare, "forward": self._forward}
+        extensions.serve(self._request_build, torch_device.load_extension)
+        torch.compile = _compile
+
+    # ---- the loop
+
+    def serve(self):
+        while True:
+            request = self._channel.receive()
+            if request is None or request.get("op") == "exit":
+                return
+            stage = request["op"]
+            self._call = request.get("call")
+            self._cpu_ops = []
+            self._busy = True
+            try:
+                event = self._ops[stage](request)
+            except BaseException as error:  # noqa: BLE001  SystemExit and KeyboardInterrupt are the candidate's too
+                event = self._failure(stage, error)
+                del error
+            self._busy = False
+            try:
+                self._send(event)
+            except TooLong as error:
+                self._send(self._failure(stage, error))
+
+    def _send(self, event):
+        event.setdefault("refused", self._take_refused())
+        event.setdefault("cpu_ops", self._cpu_ops[:MAX_OPERATORS])
+        event.setdefault("languages", self._blocker.take())
+        if self._call is not None:
+            event["call"] = self._call
+        self._channel.send(event)
+
+    def _take_refused(self):
+        return [str(name)[:200] for name in self._device.take_refused()[:MAX_OPERATORS]]
+
+    def _failure(self, stage, error):
+        event = {"event": "exception", "stage": stage, **failures.describe(error, self._filename)}
+        event["device_fault"] = self._device_fault(error)
+        if isinstance(error, _Missing):
+            event["type"] = "InterfaceError"
+        error.__traceback__ = None   # the frames hold tensors
+        return event
+
+    def _device_fault(self, error):
+        check = getattr(self._device, "is_device_fault", None)
+        if check is not None:
+            try:
+                return bool(check(error))
+            except Exception:  # noqa: BLE001
+                pass
+        try:
+            self._device.synchronize()
+        except Exception:  # noqa: BLE001  an error of the device stays until the process ends
+            return True
+        return False
+
+    def _address_of(self, tensor):
+        return self._device.address_of(tensor) if self._device.is_on_device(tensor) else None
+
+    def _request_build(self, extension):
+        if not self._busy:
+            raise RuntimeError("extensions can be built only while a candidate is loaded, constructed or called")
+        self._builds += 1
+        self._send({"event": "build", "id": self._builds, "extension": extension})
+        reply = self._channel.receive()
+        if reply is None:
+            _exit(0)
+        if reply.get("op") != "built" or reply.get("id") != self._builds:
+            raise RuntimeError("the answer to a build request does not belong to it")
+        return reply
+
+    # ---- load
+
+    def _load(self, request):
+        if request.get("bare_cuda") is not None:
+            self._model_class = bare.make_model_class(request["bare_cuda"])
+            return {"event": "loaded"}
+        source = request["code"]
+        path = os.path.join(self._folder, os.path.basename(request.get("filename") or "candidate.py"))
+        self._filename = path
+        with open(path, "w", encoding="utf-8", errors="replace") as file:
+            file.write(source)
+        linecache.cache[path] = (len(source), None, source.splitlines(True), path)
+        module = types.ModuleType("candidate")
+        module.__file__ = path
+        sys.modules["candidate"] = module
+        sys.argv = [path]
+        exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
+        model_class = module.__dict__.get("ModelNew")
+        if model_class is None:
+            raise _Missing("the candidate defines no class ModelNew")
+        if not isinstance(model_class, type) or not issubclass(model_class, torch.nn.Module):
+            raise _Missing("ModelNew is not a class derived from torch.nn.Module")
+        self._model_class = model_class
+        return {"event": "loaded"}
+
+    # ---- construct
+
+    def _construct(self, request):
+        if self._model_class is None:
+            raise _Missing("nothing is loaded")
+        args, kwargs = tree.arguments(request.get("init_args") or {"t": "list", "items": []})
+        _, more = tree.arguments(request.get("init_kwargs") or {"t": "dict", "keys": [], "items": []})
+        self._seed(request["seed"])
+        self._model = self._model_class(*args, **kwargs, **more)
+        return {"event": "constructed", "state": state.describe(self._model), "training": bool(self._model.training)}
+
+    def _seed(self, seed):
+        seed = int(seed)
+        torch.manual_seed(seed)
+        torch.cuda.manual_seed_all(seed)
+        random.seed(seed)
+        numpy = sys.modules.get("numpy")
+        if numpy is not None:
+            numpy.random.seed(seed & 0xFFFFFFFF)
+
+    # ---- parameters
+
+    def _parameters(self, request):
+        model = self._model
+        if model is None:
+            raise _Missing("nothing is constructed")
+        if getattr(model, "musarun_adopts_state", False):
+            event = state.adopt_reference(model, request["state"])
+        else:
+            event = state.load_reference(model, request["state"])
+        self._model = model = model.cuda()
+        self._snapshot = state.Snapshot(model)
+        self._device.synchronize()
+        return {"event": "parameters", **event}
+
+    # ---- forward
+
+    def _prepare(self, request):
+        del request
+        self._alive = []
+        self._snapshot.restore()
+        self._prepared = True
+        self._device.synchronize()
+        gc.collect(0)
+        return {"event": "prepared"}
+
+    _prepared = False
+
+    def _forward(self, request):
+        if self._snapshot is None:
+            raise _Missing("nothing is constructed")
+        if not self._prepared:
+            self._alive = []
+            self._snapshot.restore()
+        self._prepared = False
+        args, kwargs = tree.arguments(request["inputs"], self._device.tensor_from_address)
+        self._seed(request["seed"])
+        recorder = self._device.CpuOpRecorder()
+        try:
+            with torch.no_grad(), recorder:
+                outputs = self._model(*args, **kwargs)
+        finally:
+            self._cpu_ops = [str(name)[:200] for name in recorder.ops][:MAX_OPERATORS]
+        self._device.synchronize()
+        encoder = tree.Encoder(self._address_of)
+        node = encoder.encode(outputs)
+        self._alive = encoder.tensors
+        return {"event": "output", "outputs": node}
+
+
+def _compile(model=None, **options):
+    """torch.compile without a compiler: the function itself. Its operators are judged as they are called."""
+    return (lambda function: function) if model is None else model
