@@ -7,6 +7,7 @@ Says {"event":"ready", …} when it can fork. It never touches a device, never r
 
 import os
 
+_HERE = os.path.dirname(os.path.abspath(__file__))   # not realpath: lib/ lies beside the link
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ[_name] = "1"   # before numpy and torch are imported: a thread of a pool would not survive a fork
 
@@ -24,7 +25,9 @@ import socket
 import sys
 import time
 
-_HERE = os.path.dirname(os.path.abspath(__file__))   # not realpath: lib/ lies beside the link
+sys.path.insert(0, _HERE)
+from musarun import spawn  # noqa: E402
+
 MAX_LINE = 1 << 20
 MAX_ENDED = 4096
 
@@ -39,51 +42,14 @@ def parse_arguments():
     return parser.parse_args()
 
 
-class Child:
-    """One supervisor, from spawn to the collection of its report."""
-
-    def __init__(self, pid, report, control):
-        self.pid, self.report, self.control = pid, report, control
-        self.buffer = b""
-        self.started = None   # {"ok", "sandbox"}
-        self.ended = None     # {"code", "signal", …}
-
-    def kill(self):
-        if self.control is not None:
-            os.close(self.control)
-            self.control = None
-
-    def read(self):
-        """Takes what the report pipe holds; False at its end."""
-        data = os.read(self.report, 1 << 16)
-        self.buffer += data
-        *lines, self.buffer = self.buffer.split(b"\n")
-        for line in lines:
-            if self.started is None:
-                self.started = json.loads(line)
-            else:
-                self.ended = json.loads(line)
-        return bool(data)
-
-    def collect(self):
-        """After the end of the report: reaps the supervisor, closes the pipes."""
-        _, state = os.waitpid(self.pid, 0)
-        self.kill()
-        os.close(self.report)
-        if self.ended is None:
-            number = os.WTERMSIG(state) if os.WIFSIGNALED(state) else None
-            self.ended = {"code": None, "signal": number or signal.SIGKILL, "max_rss_bytes": 0, "output": ""}
-        if self.started is None:
-            self.started = {"ok": False, "message": "the supervisor ended before it had forked the runner"}
-
-
 class Zygote:
-    def __init__(self, sock, sandbox, torch_device, library_path):
+    def __init__(self, sock, sandbox, torch_device, run_candidate, library_path):
         self.socket = sock
         self.sandbox = sandbox
-        self.torch_device = torch_device
+        self.run_candidate = lambda sock, fd, request: run_candidate(sock, fd, request, torch_device)
         self.library_path = library_path
-        self.children = {}
+        self.children = {}   # pid -> spawn.Child
+        self.owner = {}      # descriptor -> spawn.Child
         self.ended = collections.OrderedDict()
         self.poll = select.poll()
         self.poll.register(sock, select.POLLIN)
@@ -91,21 +57,32 @@ class Zygote:
     # ---- children
 
     def pump(self, timeout_s):
-        """Serves report pipes for up to timeout_s; True when the judge's socket is readable."""
+        """Serves the children's pipes for up to timeout_s (None: for ever); True when the judge's socket is readable."""
         readable = False
-        for fd, _ in self.poll.poll(max(timeout_s, 0) * 1000 if timeout_s is not None else None):
+        for fd, _ in self.poll.poll(None if timeout_s is None else max(timeout_s, 0) * 1000):
             if fd == self.socket.fileno():
                 readable = True
                 continue
-            child = next(child for child in self.children.values() if child.report == fd)
-            if not child.read():
-                self.poll.unregister(fd)
-                child.collect()
-                del self.children[child.pid]
-                self.ended[child.pid] = child
-                while len(self.ended) > MAX_ENDED:
-                    self.ended.popitem(last=False)
+            child = self.owner.get(fd)
+            if child is not None and not child.read(fd):
+                self.forget(fd)
+            if child is not None and child.end is not None:
+                self.bury(child)
         return readable
+
+    def forget(self, fd):
+        if self.owner.pop(fd, None) is not None:
+            self.poll.unregister(fd)
+
+    def bury(self, child):
+        for fd in child.descriptors():
+            self.forget(fd)
+        child.close()
+        self.children.pop(child.pid, None)
+        self.ended[child.pid] = child.end
+        while len(self.ended) > MAX_ENDED:
+            self.ended.popitem(last=False)
+        spawn.kill_strangers(self.children)
 
     def pump_until(self, done, timeout_s):
         deadline = time.monotonic() + timeout_s
@@ -119,26 +96,28 @@ class Zygote:
     def spawn(self, request, fds):
         if len(fds) != 2:
             return {"ok": False, "message": f"spawn takes two descriptors, got {len(fds)}"}
-        from musarun import spawn
         folder = request["writable"]
         if not os.path.isdir(folder):
             return {"ok": False, "message": f"the writable folder {folder} does not exist"}
         policy = self.policy(request)
 
-        def enter():
-            return self.sandbox.enter(policy)
+        def enter(result_fd):
+            return self.sandbox.enter({**policy, "result_fd": result_fd})
 
-        def run(sock, device_fd):
-            self.run_candidate(sock, device_fd, request)
-
-        pid, report, control = spawn.spawn(fds[0], fds[1], enter, run)
-        child = self.children[pid] = Child(pid, report, control)
-        self.poll.register(report, select.POLLIN)
+        child = spawn.Child(fds[0], fds[1], enter, lambda sock, fd: self.run_candidate(sock, fd, request))
+        self.children[child.pid] = child
+        for fd in child.descriptors():
+            self.owner[fd] = child
+            self.poll.register(fd, select.POLLIN)
         self.pump_until(lambda: child.started is not None, 20)
         if child.started is None:
             child.kill()
             return {"ok": False, "message": "the sandbox was not entered within 20 s"}
-        return {**child.started, "pid": pid}
+        if not child.started["ok"]:
+            self.pump_until(lambda: child.end is not None, 5)
+            output = (child.end or {}).get("output", "")
+            return {**child.started, "message": child.started["message"] + (f"; {output}" if output else "")}
+        return {**child.started, "pid": child.pid}
 
     def policy(self, request):
         limits = request.get("limits", {})
@@ -148,31 +127,12 @@ class Zygote:
         if self.library_path:
             readable.append(os.path.dirname(os.path.realpath(self.library_path)))
         readable += [os.path.realpath(path) for path in readable]
-        return {"readable": list(dict.fromkeys(readable)),
-                "writable": request["writable"], "network": False,
-                "memory_bytes": int(limits.get("memory_bytes", 4 << 30)), "cpu_s": float(limits.get("cpu_s", 120)),
-                "processes": int(limits.get("processes", 64)),
+        return {"readable": [path for path in dict.fromkeys(readable) if os.path.exists(path)],
+                "writable": [request["writable"]], "cwd": request["writable"], "network": False,
+                "memory_bytes": int(limits.get("memory_bytes", 4 << 30)), "cpu_s": float(limits.get("cpu_s", 300)),
+                "wall_s": float(limits.get("wall_s", 1800)), "processes": int(limits.get("processes", 64)),
+                "writable_bytes": int(limits.get("writable_bytes", 1 << 30)),
                 "file_bytes": int(limits.get("file_bytes", 1 << 30)), "open_files": int(limits.get("open_files", 1024))}
-
-    def run_candidate(self, sock, device_fd, request):
-        from musarun import runner
-        from musarun.channel import Channel
-        folder = request["writable"]
-        environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": folder, "TMPDIR": folder, "LANG": "C.UTF-8",
-                       "USER": "candidate", "CUDA_HOME": "/usr/local/cuda", "OMP_NUM_THREADS": "1",
-                       "TORCH_EXTENSIONS_DIR": os.path.join(folder, "extensions"),
-                       "MUSACODER_GPU": str(request.get("gpu", "h200"))}
-        os.environ.clear()
-        os.environ.update(environment)
-        os.chdir(folder)
-        policy = request.get("policy", "strict")
-        if hasattr(self.torch_device, "set_policy"):
-            self.torch_device.set_policy(policy)
-        if hasattr(self.torch_device, "set_gpu"):
-            self.torch_device.set_gpu(request.get("gpu", "h200"))
-        self.torch_device.connect(device_fd)
-        runner.Runner(Channel(sock), self.torch_device, folder).serve()
-        sys.stdout.flush()
 
     def wait(self, request):
         pid = int(request["pid"])
@@ -180,12 +140,13 @@ class Zygote:
         if child is not None:
             if request.get("kill"):
                 child.kill()
-            self.pump_until(lambda: pid in self.ended, 10 if request.get("kill") else min(
-                float(request.get("timeout_s", 0)), 60))
+            self.pump_until(lambda: child.end is not None,
+                            10 if request.get("kill") else min(float(request.get("timeout_s", 0)), 60))
+            if child.end is None:
+                return {"ok": True, "exited": False}
         if pid not in self.ended:
-            known = child is not None
-            return {"ok": known, "exited": False} if known else {"ok": False, "message": f"no child has pid {pid}"}
-        return {"ok": True, "exited": True, **self.ended.pop(pid).ended}
+            return {"ok": False, "message": f"no child has pid {pid}"}
+        return {"ok": True, "exited": True, **self.ended.pop(pid)}
 
     # ---- requests
 
@@ -222,7 +183,7 @@ class Zygote:
 def main():
     started = time.monotonic()
     arguments = parse_arguments()
-    for path in [_HERE] + arguments.path[::-1]:
+    for path in arguments.path[::-1]:
         sys.path.insert(0, path)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
@@ -231,7 +192,7 @@ def main():
     import torch.utils.cpp_extension
     torch.set_num_threads(1)
 
-    from musarun import extensions, runner  # noqa: F401  runner: loaded before the fork
+    from musarun import extensions, runner
     from musarun.sandbox import NoSandbox, Sandbox
     extensions.install()
     torch_device = importlib.import_module(arguments.torch_device)
@@ -241,7 +202,8 @@ def main():
     sandbox = NoSandbox() if arguments.no_sandbox else Sandbox(library)
     sock = socket.socket(fileno=arguments.fd)
     sock.set_inheritable(False)
-    zygote = Zygote(sock, sandbox, torch_device, None if arguments.no_sandbox else library)
+    zygote = Zygote(sock, sandbox, torch_device, runner.run_candidate, None if arguments.no_sandbox else library)
+    spawn.become_subreaper()
     gc.collect()
     gc.freeze()
     ready = {"event": "ready", "python": platform.python_version(), "torch": torch.__version__, "pid": os.getpid(),

@@ -16,7 +16,7 @@ import types
 import torch
 
 from . import bare, extensions, failures, imports, state, tree
-from .channel import TooLong
+from .channel import Channel, TooLong
 
 _exit = os._exit
 MAX_OPERATORS = 1000
@@ -213,3 +213,21 @@ class Runner:
 def _compile(model=None, **options):
     """torch.compile without a compiler: the function itself. Its operators are judged as they are called."""
     return (lambda function: function) if model is None else model
+
+
+def run_candidate(sock, device_fd, request, torch_device):
+    """The work of a freshly forked and confined process: `request` is the judge's spawn request."""
+    folder = request["writable"]
+    gpu = str(request.get("gpu", "h200"))
+    os.environ.clear()
+    os.environ.update({
+        "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": folder, "TMPDIR": folder, "LANG": "C.UTF-8", "USER": "candidate",
+        "CUDA_HOME": "/usr/local/cuda", "OMP_NUM_THREADS": "1", "TORCH_EXTENSIONS_DIR": os.path.join(folder, "extensions"),
+        "MUSACODER_GPU": gpu})
+    os.chdir(folder)
+    for name, value in (("set_policy", request.get("policy", "strict")), ("set_gpu", gpu)):
+        if hasattr(torch_device, name):
+            getattr(torch_device, name)(value)
+    torch_device.connect(device_fd)
+    Runner(Channel(sock), torch_device, folder).serve()
+    sys.stdout.flush()

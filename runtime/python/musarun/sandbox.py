@@ -2,7 +2,6 @@
 
 import ctypes
 import json
-import os
 
 _REPORT_BYTES = 16 << 10
 
@@ -21,9 +20,8 @@ class Sandbox:
         code = self._enter(json.dumps(policy).encode(), report, _REPORT_BYTES)
         text = report.value.decode("utf-8", "replace")
         if code != 0:
-            raise OSError(text or os.strerror(abs(code)))
-        found = json.loads(text)
-        return list(found["features"] if isinstance(found, dict) else found)
+            raise OSError(text or "no reason given")
+        return list(json.loads(text)["features"])
 
 
 class NoSandbox:

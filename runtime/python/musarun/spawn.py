@@ -1,11 +1,9 @@
-"""Forks one candidate out of the zygote.
+"""Forks one candidate out of the zygote and watches it.
 
-    zygote ── supervisor ── init ── runner
-                 │            └ first process of the PID namespace: reaps orphans, notes how the runner ended
-                 └ enters the sandbox, drains stdout and stderr, kills everything when told to or when the zygote is gone
-
-Supervisor → zygote, over one pipe: a line {"ok", "sandbox"} once the runner's process exists, and at the end a line
-{"code", "signal", "max_rss_bytes", "output"}. Zygote → supervisor: closing the control pipe means kill.
+The forked process enters the sandbox, which may go on in another process than it began in (src/sandbox/enter.h): the pid
+that the zygote knows then belongs to a supervisor, which ends exactly as the candidate does, and takes everything with it
+when it is killed. Three pipes come back to the zygote: `ready` (one JSON line once the candidate's process is confined, or
+why not), `result` (the supervisor's one-line report at the end) and `output` (stdout and stderr).
 """
 
 import ctypes
@@ -14,56 +12,168 @@ import fcntl
 import json
 import os
 import resource
-import select
 import signal
 import socket
-import struct
-import time
 
 OUTPUT_KEPT = 32 << 10          # head and tail of what the candidate printed, each
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
-_STATUS = struct.Struct("<iiQ")  # code, signal, max_rss_bytes
+_PR_SET_CHILD_SUBREAPER = 36
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def _prctl(option, value):
-    _libc.prctl(option, value, 0, 0, 0)
+def become_subreaper():
+    """Orphans of candidates come up as children of this process, where they are killed (kill_strangers)."""
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def kill_strangers(known):
+    """Kills and reaps children of this process that are not in `known`; what they leave comes up next time."""
+    for _ in range(64):
+        try:
+            with open(f"/proc/self/task/{os.getpid()}/children") as file:
+                strangers = [int(pid) for pid in file.read().split() if int(pid) not in known]
+        except OSError:
+            return
+        if not strangers:
+            return
+        for pid in strangers:
+            try:
+                os.kill(pid, signal.SIGKILL)
+                os.waitpid(pid, 0)
+            except OSError:
+                pass
 
 
 def close_all_but(keep):
-    """Closes every descriptor that is not in `keep`."""
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) not in keep:
-            try:
-                os.close(int(name))
-            except OSError:
-                pass
+    """Closes every descriptor above 2 that is not in `keep`."""
+    start = 3
+    for fd in sorted(fd for fd in keep if fd > 2):
+        os.closerange(start, fd)
+        start = fd + 1
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    os.closerange(start, limit if limit != resource.RLIM_INFINITY else 1 << 20)
 
 
-def kill_descendants(seconds=5.0):
-    """Kills and reaps children until none is left; as sub-reaper, grandchildren come up as children."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+class Tail:
+    """Head and tail of a stream."""
+
+    def __init__(self, kept=OUTPUT_KEPT):
+        self.kept, self.head, self.tail, self.dropped = kept, bytearray(), bytearray(), 0
+
+    def add(self, data):
+        room = self.kept - len(self.head)
+        if room > 0:
+            self.head += data[:room]
+            data = data[room:]
+        self.tail += data
+        if len(self.tail) > 2 * self.kept:
+            self._cut()
+
+    def _cut(self):
+        excess = len(self.tail) - self.kept
+        if excess > 0:
+            self.dropped += excess
+            del self.tail[:excess]
+
+    def text(self):
+        self._cut()
+        middle = f"\n[… {self.dropped} bytes …]\n".encode() if self.dropped else b""
+        return (bytes(self.head) + middle + bytes(self.tail)).decode("utf-8", "replace")
+
+
+class Child:
+    """One candidate, from its fork to its end. Its owner polls descriptors() and calls read(fd)."""
+
+    def __init__(self, runner_fd, device_fd, enter, run):
+        """enter(result_fd) -> features, called in the new process; run(socket, device_fd) is the candidate's work."""
+        pipes = [os.pipe2(os.O_CLOEXEC) for _ in range(3)]
+        ready, result, output = pipes
+        self.pid = os.fork()
+        if self.pid == 0:
+            _die(lambda: _begin(runner_fd, device_fd, ready[1], result[1], output[1], enter, run))
+        for pipe in pipes:
+            os.close(pipe[1])
+            os.set_blocking(pipe[0], False)
+        self.pidfd = os.pidfd_open(self.pid)
+        self.ready_fd, self.result_fd, self.output_fd = ready[0], result[0], output[0]
+        self._ready, self._result, self._output = bytearray(), bytearray(), Tail()
+        self.started = None   # {"ok", "sandbox"} or {"ok": False, "message"}
+        self.end = None       # {"code", "signal", …}
+
+    def descriptors(self):
+        return [self.pidfd, self.ready_fd, self.result_fd, self.output_fd]
+
+    def kill(self):
         try:
-            with open("/proc/thread-self/children") as file:
-                children = [int(pid) for pid in file.read().split()]
+            os.kill(self.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+
+    def read(self, fd):
+        """Serves one readable descriptor. False: nothing more will come from it."""
+        if fd == self.pidfd:
+            self._finish()
+            return False
+        try:
+            data = os.read(fd, 1 << 16)
+        except BlockingIOError:
+            return True
+        if fd == self.output_fd:
+            self._output.add(data)
+        elif fd == self.result_fd:
+            self._result += data[:1 << 16]
+        else:
+            self._ready += data
+            if not data and self.started is None:
+                self.started = _json(self._ready) or {"ok": False, "message": "the process ended before it was confined"}
+        return bool(data)
+
+    def _drain(self, fd):
+        try:
+            for _ in range(64):
+                data = os.read(fd, 1 << 16)
+                if not data:
+                    return
+                if fd == self.output_fd:
+                    self._output.add(data)
+                elif fd == self.result_fd:
+                    self._result += data
         except OSError:
-            children = []
-        for pid in children:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except OSError:
-                pass
-        try:
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        except ChildProcessError:
-            return
-        time.sleep(0.002)
+            pass
+
+    def _finish(self):
+        _, state, usage = os.wait4(self.pid, 0)
+        self._drain(self.result_fd)
+        self._drain(self.output_fd)
+        if self.started is None:
+            self.started = _json(self._ready) or {"ok": False, "message": "the process ended before it was confined"}
+        end = {"code": os.WEXITSTATUS(state) if os.WIFEXITED(state) else None,
+               "signal": os.WTERMSIG(state) if os.WIFSIGNALED(state) else None,
+               "limit": "", "max_rss_bytes": usage.ru_maxrss * 1024}
+        report = _json(self._result)
+        if report:
+            end.update({key: report[key] for key in ("code", "signal", "limit", "max_rss_bytes") if key in report})
+        if end["signal"] == signal.SIGXCPU and not end["limit"]:
+            end["limit"] = "cpu"
+        end["output"] = self._output.text()
+        self.end = end
+
+    def close(self):
+        for fd in self.descriptors():
+            os.close(fd)
 
 
-def _die_quietly(work):
-    """Runs `work` in a forked child and never returns."""
+def _json(data):
+    try:
+        value = json.loads(bytes(data).split(b"\n")[0])
+        return value if isinstance(value, dict) else None
+    except ValueError:
+        return None
+
+
+# ---- in the forked process
+
+def _die(work):
+    """Runs `work` and never returns."""
     code = 1
     try:
         work()
@@ -77,133 +187,26 @@ def _die_quietly(work):
         os._exit(code)
 
 
-# ---- the three forked processes
-
-
-def spawn(runner_fd, device_fd, enter_sandbox, run):
-    """Forks; returns (pid of the supervisor, report pipe to read, control pipe to write).
-
-    enter_sandbox() -> list of features, called in the supervisor. run(runner_fd, device_fd) is the candidate's process.
-    """
-    report_read, report_write = os.pipe2(os.O_CLOEXEC)
-    control_read, control_write = os.pipe2(os.O_CLOEXEC)
-    pid = os.fork()
-    if pid == 0:
-        _die_quietly(lambda: _supervise(runner_fd, device_fd, report_write, control_read, enter_sandbox, run))
-    os.close(report_write)
-    os.close(control_read)
-    return pid, report_read, control_write
-
-
-def _supervise(runner_fd, device_fd, report, control, enter_sandbox, run):
-    os.setsid()
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+def _begin(runner_fd, device_fd, ready, result, output, enter, run):
+    close_all_but({runner_fd, device_fd, ready, result, output})
     null = os.open("/dev/null", os.O_RDWR)
     os.dup2(null, 0)
-    output_read, output_write = os.pipe2(os.O_CLOEXEC)
-    status_read, status_write = os.pipe2(os.O_CLOEXEC)
-    close_all_but({0, 1, 2, runner_fd, device_fd, report, control, output_read, output_write, status_read, status_write})
-    try:
-        features = enter_sandbox()
-    except BaseException as error:  # noqa: BLE001
-        _write_line(report, {"ok": False, "message": f"the sandbox could not be entered: {error}"})
-        return
-    init = os.fork()
-    if init == 0:
-        os.dup2(output_write, 1)
-        os.dup2(output_write, 2)
-        close_all_but({0, 1, 2, runner_fd, device_fd, status_write})
-        _die_quietly(lambda: _init(runner_fd, device_fd, status_write, run))
-    for fd in (runner_fd, device_fd, output_write, status_write):
-        os.close(fd)
-    _write_line(report, {"ok": True, "sandbox": features})
-    output = _watch(init, output_read, control)
-    kill_descendants()
-    record = os.read(status_read, _STATUS.size)
-    code, number, rss = _STATUS.unpack(record) if len(record) == _STATUS.size else (-1, signal.SIGKILL, 0)
-    _write_line(report, {"code": code if code >= 0 else None, "signal": number or None, "max_rss_bytes": rss,
-                         "output": output.decode("utf-8", "replace")})
-
-
-def _write_line(fd, message):
-    data = json.dumps(message).encode() + b"\n"
-    while data:
-        data = data[os.write(fd, data):]
-
-
-def _watch(init, output, control):
-    """Until `init` ends or the control pipe closes: drains the candidate's output, keeps its head and tail."""
-    init_fd = os.pidfd_open(init)
-    poll = select.poll()
-    for fd in (init_fd, output, control):
-        poll.register(fd, select.POLLIN)
-    head, tail, dropped = bytearray(), bytearray(), 0
-    running = True
-    while running:
-        for fd, _ in poll.poll():
-            if fd == output:
-                data = os.read(output, 1 << 16)
-                if not data:
-                    poll.unregister(output)
-                    continue
-                room = OUTPUT_KEPT - len(head)
-                head += data[:room]
-                tail += data[room:] if room > 0 else data
-                if len(tail) > 2 * OUTPUT_KEPT:
-                    dropped += len(tail) - OUTPUT_KEPT
-                    del tail[:-OUTPUT_KEPT]
-            elif fd == control:
-                os.kill(init, signal.SIGKILL)
-                running = False
-            elif fd == init_fd:
-                running = False
-    os.close(init_fd)
-    os.set_blocking(output, False)
-    try:
-        while len(tail) < 4 * OUTPUT_KEPT:
-            data = os.read(output, 1 << 16)
-            if not data:
-                break
-            tail += data
-    except BlockingIOError:
-        pass
-    room = OUTPUT_KEPT - len(head)
-    head += tail[:room] if room > 0 else b""
-    tail = tail[max(room, 0):]
-    if len(tail) > OUTPUT_KEPT:
-        dropped += len(tail) - OUTPUT_KEPT
-        tail = tail[-OUTPUT_KEPT:]
-    return bytes(head) + (f"\n[… {dropped} bytes …]\n".encode() if dropped else b"") + bytes(tail)
-
-
-def _init(runner_fd, device_fd, status, run):
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    os.set_inheritable(status, False)
-    runner = os.fork()
-    if runner == 0:
-        os.close(status)
-        _die_quietly(lambda: _candidate(runner_fd, device_fd, run))
-    os.close(runner_fd)
-    os.close(device_fd)
-    while True:
-        pid, state, usage = os.wait4(-1, 0)
-        if pid == runner:
-            break
-    signalled = os.WIFSIGNALED(state)
-    os.write(status, _STATUS.pack(-1 if signalled else os.WEXITSTATUS(state), os.WTERMSIG(state) if signalled else 0,
-                                  usage.ru_maxrss * 1024))
-
-
-def _candidate(runner_fd, device_fd, run):
+    os.close(null)
     os.setsid()
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    _prctl(_PR_SET_NO_NEW_PRIVS, 1)
+    try:
+        features = enter(result)
+    except BaseException as error:  # noqa: BLE001
+        os.write(ready, json.dumps({"ok": False, "message": f"the sandbox could not be entered: {error}"}).encode())
+        return
+    os.dup2(output, 1)
+    os.dup2(output, 2)
+    close_all_but({runner_fd, device_fd, ready})   # what the sandbox kept for its supervisor
+    os.write(ready, json.dumps({"ok": True, "sandbox": features}).encode())
+    os.close(ready)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     faulthandler.enable(file=2, all_threads=False)
     # A high number: what the candidate opens, closes or prints by a small one never meets the protocol by accident.
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    high = fcntl.fcntl(runner_fd, fcntl.F_DUPFD_CLOEXEC, min(900, soft - 8))
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    high = fcntl.fcntl(runner_fd, fcntl.F_DUPFD_CLOEXEC, max(3, min(900, limit - 8)))
     os.close(runner_fd)
     run(socket.socket(fileno=high), device_fd)
