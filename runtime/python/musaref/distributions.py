@@ -1,0 +1,82 @@
+"""What the random inputs of a trial look like.
+
+Values are changed where they are made, inside `get_inputs`: while it runs, `torch.rand`, `randn` and their kin return
+numbers from the trial's distribution. Whatever the task builds from them (a triangular or symmetric matrix, a softmax, a
+boolean mask, a scaled copy) keeps its structure, and labels, indices and constants are left alone. A distribution that the
+reference does not support (it raises, or is no longer finite, or float32 itself is lost) is skipped for that task.
+"""
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+# Trial index modulo 7 → name (docs/protocols.md §2).
+ORDER = ("own", "normal", "uniform", "large", "tiny", "sparse_outliers", "constant_rows")
+
+LARGE = 100.0           # overflows exp in float32 for about four in ten values, squares stay far below float16's 65504
+LARGE_HALF = 8.0        # the same for float16 and bfloat16: sums of a few thousand squares stay finite
+TINY = 1e-4             # squares lie below the usual eps of 1e-5, so a missing or misplaced eps shows
+OUTLIER = 1000.0        # one in a thousand, at least one; a row's other values drown when it is summed carelessly
+OUTLIER_HALF = 32.0
+DENSITY = 0.05          # share of values of the sparse distribution that are not zero
+
+
+def name_of(index):
+    return ORDER[index % len(ORDER)]
+
+
+def sample(name, shape, dtype, generator):
+    """A tensor of `shape` from a distribution; deterministic in the generator's state."""
+    wide = torch.float64 if dtype == torch.float64 else torch.float32
+    half = dtype in (torch.float16, torch.bfloat16)
+
+    def normal(size):
+        return torch.randn(size, dtype=wide, generator=generator)
+
+    if name == "normal":
+        values = normal(shape)
+    elif name == "uniform":
+        values = torch.rand(shape, dtype=wide, generator=generator) * 2 - 1
+    elif name == "large":
+        values = normal(shape) * (LARGE_HALF if half else LARGE)
+    elif name == "tiny":
+        values = normal(shape) * TINY
+    elif name == "sparse_outliers":
+        values = normal(shape)
+        pick = torch.rand(shape, dtype=torch.float32, generator=generator)
+        values = torch.where(pick < DENSITY, values, torch.zeros((), dtype=wide))
+        count = max(1, values.numel() // 1000) if values.numel() else 0
+        where = torch.randint(0, max(1, values.numel()), (count,), generator=generator)
+        sign = torch.randint(0, 2, (count,), generator=generator) * 2 - 1
+        values.view(-1)[where] = sign.to(wide) * (OUTLIER_HALF if half else OUTLIER)
+    elif name == "constant_rows":
+        rows = list(shape)
+        rows[-1] = 1
+        if len(rows) > 1 and shape[-1] == 1:
+            rows[-2] = 1
+        values = normal(rows).expand(shape).contiguous()
+    else:
+        raise ValueError(name)
+    return values.to(dtype)
+
+
+_MAKERS = {"rand", "randn", "rand_like", "randn_like", "normal", "uniform_", "normal_"}
+
+
+class Draw(TorchFunctionMode):
+    """While entered, random float tensors with more than one element come from the named distribution."""
+
+    def __init__(self, name, seed):
+        super().__init__()
+        self.name = name
+        self.generator = torch.Generator().manual_seed((seed * 0x9E3779B1 + 0x7F4A7C15) % (1 << 63))
+        self.drawn = 0
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        out = func(*args, **(kwargs or {}))
+        if getattr(func, "__name__", "") in _MAKERS and isinstance(out, torch.Tensor) and out.is_floating_point() \
+                and out.numel() > 1 and out.device.type == "cpu":
+            self.drawn += 1
+            if self.name != "own":
+                with torch._C.DisableTorchFunction():
+                    out.detach().copy_(sample(self.name, out.shape, out.dtype, self.generator))
+        return out

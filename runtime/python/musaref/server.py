@@ -1,0 +1,243 @@
+"""The request loop of the reference runner (docs/protocols.md §2): one JSON line in, one JSON line out."""
+
+import argparse
+import contextlib
+import json
+import os
+import platform
+import resource
+import signal
+import socket
+import sys
+import time
+import traceback
+
+MAX_LINE = 64 << 20
+MAX_TASKS = 6
+MAX_TASK_BYTES = 1 << 30
+
+
+def isolate(fd):
+    """Task code is not hostile but careless: what it prints goes nowhere, and it has no network."""
+    os.set_inheritable(fd, False)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for number in (0, 1):
+        os.dup2(nowhere, number)
+    os.close(nowhere)
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE", "HF_DATASETS_OFFLINE"):
+        os.environ[name] = "1"
+    from .errors import NetworkRefused
+
+    def refuse(*args, **kwargs):
+        raise NetworkRefused("the reference runner has no network")
+
+    original = socket.socket.connect
+
+    def connect(self, address):
+        return original(self, address) if self.family == socket.AF_UNIX else refuse()
+
+    socket.socket.connect = connect
+    socket.socket.connect_ex = lambda self, address: refuse()
+    socket.getaddrinfo = refuse
+    socket.create_connection = refuse
+
+
+@contextlib.contextmanager
+def alarm(seconds):
+    """Raises TaskTimeout in Python code after `seconds`; a call into C that does not return is the client's to end."""
+    from .errors import TaskTimeout
+    if not seconds:
+        yield
+        return
+
+    def fire(signum, frame):
+        signal.setitimer(signal.ITIMER_REAL, 0.5)  # again, in case task code swallows the first
+        raise TaskTimeout(seconds)
+
+    before = signal.signal(signal.SIGALRM, fire)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+class Server:
+    def __init__(self, run_dir):
+        self.run_dir = run_dir
+        self.tasks = {}       # cache key → (Task, uid), least recently used first
+        self.handles = {}     # handle → cache key
+        self.next_handle = 1
+        self.next_uid = 1
+
+    # ---- operations ----
+
+    def hello(self, request):
+        import torch
+        return {"python": platform.python_version(), "torch": torch.__version__, "threads": torch.get_num_threads(),
+                "protocol": 1}
+
+    def open(self, request):
+        from .session import STATE_SEED, MEMORY_BUDGET, WORK_BUDGET, Options, Task, cache_key
+        from .errors import TaskError
+        code = request.get("code")
+        if not isinstance(code, str):
+            raise TaskError("infra:bad_request", "open needs 'code'")
+        given = request.get("set") or {}
+        options = Options(
+            scale=request.get("scale") or "auto", set=tuple(sorted(given.items())),
+            work_budget=float(request.get("work_budget") or WORK_BUDGET),
+            memory_budget=float(request.get("memory_budget") or MEMORY_BUDGET),
+            seed=int(request.get("seed", STATE_SEED)))
+        if options.scale not in ("auto", "full"):
+            raise TaskError("infra:bad_request", f"scale is 'auto' or 'full', not {options.scale!r}")
+        key = cache_key(code, options)
+        started = time.monotonic()
+        cached = key in self.tasks
+        if cached:
+            task, uid = self.tasks.pop(key)
+        else:
+            task, uid = Task(code, str(request.get("task") or "task"), options), self.next_uid
+            self.next_uid += 1
+        self.tasks[key] = (task, uid)
+        handle, self.next_handle = self.next_handle, self.next_handle + 1
+        self.handles[handle] = key
+        self._evict()
+        return {**self._describe(task, uid), "handle": handle, "cached": cached,
+                "seconds": round(time.monotonic() - started, 4)}
+
+    def _describe(self, task, uid):
+        from .tree import FileWriter, encode
+        name = f"ref_{uid}_state.bin"
+        state = []
+        writer = FileWriter(self.run_dir, name)
+        for label, kind, tensor in task.reference.state():
+            place = writer.place(tensor.detach().contiguous())
+            state.append({"name": label, "kind": kind, **encode(tensor.detach().contiguous()), **place})
+        writer.close()
+        for entry in state:
+            entry.pop("t")
+        training = bool(getattr(task.reference.module, "training", False))
+        scaling = task.scaling
+        return {"scaling": scaling.changes, "scaled": bool(scaling.changes), "work": scaling.work,
+                "work_full": scaling.work_full, "over_budget": scaling.over_budget,
+                "init_args": encode(list(task.init_args)), "init_kwargs": encode(dict(task.init_kwargs)),
+                "input_tree": encode(task.input_example), "output_tree": encode(task.output_example), "state": state,
+                "computes": task.computes, "random": task.trace.random, "training": training,
+                "reference_mutates": task.mutates, "ops": sorted(task.trace.ops), "seed": task.options.seed}
+
+    def _task(self, request):
+        from .errors import TaskError
+        key = self.handles.get(request.get("handle"))
+        if key is None or key not in self.tasks:
+            raise TaskError("infra:bad_request", f"unknown handle {request.get('handle')!r}")
+        return self.tasks[key]
+
+    @staticmethod
+    def _integer(request, name):
+        from .errors import TaskError
+        value = request.get(name)
+        if type(value) is not int or value < 0:
+            raise TaskError("infra:bad_request", f"'{name}' must be a non-negative integer, not {value!r}")
+        return value
+
+    def trial(self, request):
+        from .tree import FileWriter, encode
+        task, uid = self._task(request)
+        index, seed = self._integer(request, "index"), self._integer(request, "seed") % (1 << 62)
+        trial = task.trial(index, seed)
+        reply = {"distribution": trial.distribution, "seed": seed, "skipped": trial.skipped or None, "inputs": None}
+        if not trial.skipped:
+            writer = FileWriter(self.run_dir, f"ref_{uid}_trial_{index}.bin")
+            reply["inputs"] = encode(trial.inputs, writer.place)
+            writer.close()
+        return reply
+
+    def compare(self, request):
+        from .tree import decode
+        task, _ = self._task(request)
+        after = request.get("inputs_after")
+        return task.compare(self._integer(request, "index"), decode(request.get("outputs"), self.run_dir),
+                            None if after is None else decode(after, self.run_dir))
+
+    def audit(self, request):
+        from .audit import audit
+        started = time.monotonic()
+        task, _ = self._task(request)
+        return {**audit(task), "seconds": round(time.monotonic() - started, 4)}
+
+    def close(self, request):
+        self._task(request)
+        del self.handles[request["handle"]]
+        self._evict()
+        return {}
+
+    def _evict(self):
+        """Closed tasks stay for a while: the next candidate of the same task finds its gold values ready."""
+        used = set(self.handles.values())
+        for key in [k for k in self.tasks if k not in used]:
+            over = len(self.tasks) > MAX_TASKS or sum(t.bytes() for t, _ in self.tasks.values()) > MAX_TASK_BYTES
+            if not over:
+                break
+            _, uid = self.tasks.pop(key)
+            for name in os.listdir(self.run_dir):
+                if name.startswith(f"ref_{uid}_"):
+                    with contextlib.suppress(OSError):
+                        os.unlink(os.path.join(self.run_dir, name))
+
+    # ---- the loop ----
+
+    def answer(self, line):
+        from .errors import TaskError, classify
+        import torch
+        try:
+            request = json.loads(line)
+            name = request.get("op") if isinstance(request, dict) else None
+            if name not in ("hello", "open", "trial", "compare", "audit", "close"):
+                raise TaskError("infra:bad_request", f"unknown operation {name!r}")
+            torch.set_default_dtype(torch.float32)
+            torch.set_num_threads(self.threads)
+            with alarm(float(request.get("timeout_s") or 0)):
+                return {"ok": True, **getattr(self, name)(request)}
+        except TaskError as error:
+            return {"ok": False, "status": error.status, "message": error.message}
+        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            return {"ok": False, "status": "infra:bad_request", "message": f"not JSON: {error}"}
+        except BaseException as error:  # noqa: BLE001  the loop goes on whatever happens
+            named = classify(error, "reference runner")
+            if named.status == "invalid_task:exception":
+                named.status = "infra:reference_runner"
+                named.message += "\n" + "".join(traceback.format_exception(error))[-4000:]
+            return {"ok": False, "status": named.status, "message": named.message}
+
+    threads = 1
+
+    def serve(self, fd):
+        channel = socket.socket(fileno=fd)
+        reader = channel.makefile("rb", buffering=1 << 16)
+        while True:
+            line = reader.readline(MAX_LINE)
+            if not line:
+                return
+            reply = json.dumps(self.answer(line), allow_nan=False, separators=(",", ":"))
+            channel.sendall(reply.encode() + b"\n")
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(description="Runs task references for the judge (docs/protocols.md §2).")
+    parser.add_argument("--fd", type=int, required=True, help="number of the inherited socket")
+    parser.add_argument("--run-dir", required=True, help="folder for tensor files, shared with the judge")
+    parser.add_argument("--threads", type=int, default=1, help="threads of torch (default 1)")
+    parser.add_argument("--memory-limit", type=int, default=0, help="bytes of private memory; 0: no limit")
+    options = parser.parse_args(arguments)
+    if options.memory_limit:
+        resource.setrlimit(resource.RLIMIT_DATA, (options.memory_limit, options.memory_limit))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    isolate(options.fd)
+    import torch
+    torch.set_num_threads(options.threads)
+    torch.set_num_interop_threads(1)
+    Server.threads = options.threads
+    Server(options.run_dir).serve(options.fd)
+    sys.exit(0)

@@ -1,0 +1,290 @@
+"""Opened tasks: their scaled shape, their state, their trials with expected values.
+
+    task = Task(code, name, Options(scale="auto"))
+    trial = task.trial(index=1, seed=7)
+    trial.skipped or compare(trial.expected, outputs)
+"""
+
+import hashlib
+import json
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, field
+
+import torch
+
+from .compare import Expected, bitwise_equal, compare
+from .distributions import Draw, name_of
+from .errors import TaskError, classify
+from .reference import (Reference, call_get_init_inputs, call_get_inputs, default_dtype, perturbed, seed_all)
+from .scaling import MEMORY_BUDGET, WORK_BUDGET, Budget, Cost, Scaler
+from .source import TaskSource, quiet
+from .tolerance import EPS, SHAKE_SECONDS, Leaf
+from .trace import OnHost, RoundedOps, Trace
+from .tree import leaves, nbytes, writable
+
+STATE_SEED = 42          # parameters are made under this seed, on both sides
+TRIAL_CACHE_BYTES = 256 << 20
+OWN_SEED = 42
+
+
+@dataclass(frozen=True)
+class Options:
+    scale: str = "auto"
+    set: tuple = ()                      # ((name, value), …)
+    work_budget: float = WORK_BUDGET
+    memory_budget: float = MEMORY_BUDGET
+    seed: int = STATE_SEED
+
+
+def strict_precision():
+    """Task code may have loosened or changed any of these; references are always exact float32."""
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    torch.set_default_device(None)
+
+
+class Trial:
+    def __init__(self, index, seed, distribution):
+        self.index, self.seed, self.distribution = index, seed, distribution
+        self.skipped = ""
+        self.inputs = None              # as the candidate gets them
+        self.after = None               # what the reference leaves of them, in the task's dtype
+        self.expected = None            # compare.Expected of the outputs
+        self.expected_after = None      # compare.Expected of mutated inputs, by position
+        self.usual_rms = ()
+
+    def bytes(self):
+        return 6 * nbytes(self.inputs or []) + 6 * (nbytes(self.expected.eager) if self.expected else 0)
+
+
+@dataclass
+class Scaling:
+    changes: list = field(default_factory=list)
+    work: float = 0.0
+    work_full: float = 0.0
+    over_budget: bool = False
+
+
+class Task:
+    def __init__(self, code, name="task", options=Options()):
+        started = time.monotonic()
+        self.name, self.options = name, options
+        strict_precision()
+        self.source = TaskSource(code, name)
+        self.scaling = Scaling()
+        self._open()
+        self.trials = OrderedDict()
+        self.latest = {}
+        self.usual = {}
+        self.seconds = time.monotonic() - started
+
+    # ---- opening ----
+
+    def _fixed(self):
+        values = {}
+        for name, value in self.options.set:
+            keys = [s.key for s in self.source.sites if s.name == name] or \
+                   [s.key for s in self.source.sites if s.name.split("[")[0] == name]
+            if not keys:
+                known = ", ".join(dict.fromkeys(s.name for s in self.source.sites)) or "none"
+                raise TaskError("invalid_task:set", f"the task file has no size constant '{name}'; it has: {known}")
+            if type(value) is not int or not 0 < value < 1 << 40:
+                raise TaskError("invalid_task:set", f"'{name}' must be a positive integer, not {value!r}")
+            values.update(dict.fromkeys(keys, value))
+        return values
+
+    def _open(self):
+        fixed = self._fixed()
+        scaler = Scaler(self.source, Budget(self.options.work_budget, self.options.memory_budget), self.options.seed, fixed)
+        if self.options.scale == "full":
+            start = {s.key: s.value for s in self.source.sites if s.key not in fixed}
+            cost = scaler.measure(start)
+            known = isinstance(cost, Cost)
+            self.scaling = Scaling(scaler.changes(start), cost.work if known else 0.0, cost.work if known else 0.0,
+                                   known and not cost.fits(scaler.budget))
+            self._build(dict(fixed))
+            if not known:
+                self.scaling.work = self.scaling.work_full = self.trace.work
+            return
+        plan = scaler.plan()
+        tries = [plan.values, *plan.fallbacks]
+        for i, values in enumerate(tries):
+            try:
+                self._build(values)
+                break
+            except TaskError as error:
+                cost = scaler.measure({k: v for k, v in tries[i + 1].items() if k not in fixed}) if i + 1 < len(tries) else None
+                if error.status != "invalid_task:exception" or not isinstance(cost, Cost) or cost.memory > 1 << 28:
+                    raise
+        full = plan.full.work if plan.full is not None else 0.0
+        self.scaling = Scaling(scaler.changes(values), plan.cost.work if values is plan.values else self.trace.work,
+                               full, plan.over_budget)
+
+    def _stage(self, stage, function, *args):
+        try:
+            return function(*args)
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001  task code may raise anything, SystemExit included
+            raise classify(error, stage) from error
+
+    def _build(self, values):
+        with torch.no_grad(), quiet(), OnHost():
+            self.task = self._stage("load", self.source.execute, values)
+            self.default_dtype = torch.get_default_dtype()
+            torch.set_default_dtype(torch.float32)
+            strict_precision()
+            self.init_args, self.init_kwargs = self._stage("get_init_inputs", call_get_init_inputs, self.task)
+        for name in ("Model", "get_inputs"):
+            if not callable(getattr(self.task, name, None)):
+                raise TaskError("invalid_task:interface", f"'{name}' is not callable")
+        self.reference = self._stage("Model.__init__", self._reference)
+        inputs, _ = self._stage("get_inputs", self.make_inputs, "own", OWN_SEED)
+        self.trace = Trace()
+        with self.trace:
+            outputs, after = self._stage("forward", self._run, inputs, OWN_SEED)
+        self.input_example, self.output_example = inputs, outputs
+        if not any(isinstance(t, torch.Tensor) for _, t in leaves(outputs)):
+            raise TaskError("invalid_task:interface", "forward returns no tensor")
+        bad = next((t for _, t in leaves([inputs, outputs]) if isinstance(t, torch.Tensor) and not writable(t)), None)
+        if bad is not None:
+            raise TaskError("invalid_task:unsupported", f"a tensor of layout {bad.layout} and dtype {bad.dtype} is not supported")
+        self.mutates = [i for i, (a, b) in enumerate(zip(inputs, after)) if isinstance(a, torch.Tensor) and not bitwise_equal(a, b)]
+        self.computes = self.trace.computes
+
+    def _reference(self):
+        with default_dtype(self.default_dtype):
+            return Reference(self.task, self.init_args, self.init_kwargs, self.options.seed)
+
+    def _run(self, inputs, seed):
+        strict_precision()
+        with default_dtype(self.default_dtype):
+            return self.reference.run(inputs, seed)
+
+    def make_inputs(self, distribution, seed):
+        """(inputs, number of random float tensors that the task drew)."""
+        draw = Draw(distribution, seed)
+        seed_all(seed)
+        with torch.no_grad(), quiet(), default_dtype(self.default_dtype), OnHost(), draw:
+            inputs = call_get_inputs(self.task)
+        return [t.detach() if isinstance(t, torch.Tensor) else t for t in inputs], draw.drawn
+
+    # ---- trials ----
+
+    def trial(self, index, seed):
+        key = (name_of(index), seed)
+        trial = self.trials.get(key)
+        if trial is None:
+            trial = self._make_trial(index, seed)
+            self.trials[key] = trial
+            while len(self.trials) > 1 and sum(t.bytes() for t in self.trials.values()) > TRIAL_CACHE_BYTES:
+                self.trials.popitem(last=False)
+        self.trials.move_to_end(key)
+        self.latest[index] = trial
+        return trial
+
+    def _make_trial(self, index, seed):
+        name = name_of(index)
+        trial = Trial(index, seed, name)
+        own = name == "own"
+        try:
+            trial.inputs, drawn = self._stage("get_inputs", self.make_inputs, name, seed)
+            if not own and drawn == 0:
+                trial.skipped = "the task draws no random float inputs"
+                return trial
+            outputs, after = self._stage("forward", self._run, trial.inputs, seed)
+            started = time.monotonic()
+            gold, gold_after = self._stage("forward in float64", self.reference.gold, trial.inputs, seed)
+            spent = time.monotonic() - started
+            shaken = self._shaken(trial.inputs, seed) if spent < SHAKE_SECONDS else []
+        except TaskError as error:
+            if own or error.status != "invalid_task:exception":
+                raise
+            trial.skipped = f"the reference refuses these inputs: {error.message[:300]}"
+            return trial
+        try:
+            trial.expected = Expected(outputs, gold, shaken, self.trace.terms)
+        except (KeyError, IndexError, TypeError) as error:
+            raise TaskError("invalid_task:exception", f"the float64 run returns another structure: {error}") from None
+        trial.after = after
+        trial.expected_after = {i: Expected(after[i], gold_after[i], (), self.trace.terms) for i in self.mutates}
+        if own:
+            self.usual = {path: leaf.rms for path, _, leaf in trial.expected.leaves if isinstance(leaf, Leaf)}
+        else:
+            trial.skipped = self._unfit(trial)
+        return trial
+
+    def _shaken(self, inputs, seed):
+        """Gold with rounding added, in two ways (see tolerance)."""
+        noise = torch.Generator().manual_seed(seed)
+        eps = EPS[self._dtype(inputs)]
+        return [self._stage("forward in float64", self.reference.gold, inputs, seed,
+                            lambda tree: perturbed(tree, eps / 2, noise))[0],
+                self._stage("forward in float64", self.reference.gold, inputs, seed, None, RoundedOps(eps, noise))[0]]
+
+    def _dtype(self, inputs):
+        """The coarsest floating dtype among inputs and parameters."""
+        found = [t.dtype for _, t in leaves(inputs) if isinstance(t, torch.Tensor)] + [t.dtype for _, _, t in self.reference.state()]
+        found = [d for d in found if d in EPS]
+        return max(found, key=lambda d: EPS[d]) if found else torch.float32
+
+    def _unfit(self, trial):
+        """Why the reference's result on this distribution says nothing, or an empty string."""
+        for path, eager, leaf in trial.expected.leaves:
+            if not isinstance(leaf, Leaf):
+                continue
+            if not bool(torch.isfinite(leaf.gold).all()):
+                if self._own_is_finite(path):
+                    return f"the reference is not finite on {trial.distribution} inputs"
+            elif not bool(torch.isfinite(leaf.eager).all()):
+                return f"{str(leaf.dtype).removeprefix('torch.')} overflows on {trial.distribution} inputs"
+            if leaf.ill_conditioned(self.usual.get(path, 0.0)):
+                return (f"ill-conditioned on {trial.distribution} inputs: the honest error is {leaf.honest:.3g} "
+                        f"of values of {max(leaf.rms, self.usual.get(path, 0.0)):.3g}")
+        return ""
+
+    def _own_is_finite(self, path):
+        for at, leaf in leaves(self.output_example):
+            if at == path and isinstance(leaf, torch.Tensor):
+                return bool(torch.isfinite(leaf).all()) if leaf.is_floating_point() or leaf.is_complex() else True
+        return True
+
+    # ---- judging ----
+
+    def compare(self, index, outputs, inputs_after=None):
+        trial = self.latest.get(index)
+        if trial is None:
+            raise TaskError("infra:bad_request", f"compare before trial {index}")
+        if trial.expected is None:
+            raise TaskError("infra:bad_request", f"trial {index} was skipped: {trial.skipped}")
+        result = compare(trial.expected, outputs)
+        if inputs_after is not None:
+            changed = self._mutation(trial, inputs_after)
+            if changed:
+                result.update({"pass": False, "status": "cheating:input_mutation", "message": changed})
+        return result
+
+    def _mutation(self, trial, inputs_after):
+        if not isinstance(inputs_after, (list, tuple)) or len(inputs_after) != len(trial.inputs):
+            raise TaskError("infra:bad_request", "inputs_after does not match the inputs")
+        for i, (kept, left) in enumerate(zip(trial.inputs, inputs_after)):
+            if i in trial.expected_after:
+                if isinstance(left, torch.Tensor) and not bitwise_equal(left, kept) and \
+                        not compare(trial.expected_after[i], left)["pass"]:
+                    return f"input {i} was written to, and not as the reference writes to it"
+                if isinstance(left, torch.Tensor) and bitwise_equal(left, kept):
+                    return f"input {i} was left alone; the reference changes it in place"
+                continue
+            for (path, a), (_, b) in zip(leaves(kept), leaves(left)):
+                if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and not bitwise_equal(a, b):
+                    return f"input {i}{path} was written to; the reference leaves it alone"
+        return ""
+
+    def bytes(self):
+        return 3 * nbytes([t for _, _, t in self.reference.state()]) + sum(t.bytes() for t in self.trials.values())
+
+
+def cache_key(code, options):
+    return hashlib.sha256(json.dumps([code, repr(options)]).encode()).hexdigest()

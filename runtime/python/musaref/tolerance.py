@@ -1,0 +1,87 @@
+"""Every constant of the numerical verdict, in one place, with its reason.
+
+An element of a floating output passes when it lies within `budget` of the float64 gold value, or of the value that torch
+itself computes eagerly in the task's dtype:
+
+    budget = HONEST · h  +  (FLOOR + SUM · √terms) · eps · (|gold| + rms)
+
+* `h` is the operation's own honest error, measured, not assumed: the largest error of the eager result against gold, and of
+  gold itself when it is shaken: once every input and parameter times 1 ± eps/2, at random; once every operator's result
+  times 1 ± eps, one sign an operator. The first sees the rounding inside the operations, the others how much the task
+  amplifies rounding that no implementation can avoid (a variance of nearly equal numbers, a cancellation, a deep network).
+  A few outliers (one element in `OUTLIERS`) are left out, so that a comparison or a rounding that flips by luck does not
+  loosen the budget of all others.
+* `terms` counts the numbers that are added up on the way to one result (K of a product, the length of a sum).
+* `rms` is the root mean square of the output: sums with cancellation have errors of the size of their terms, not of
+  their result.
+
+Why these numbers (bench/task/tolerance_study.py measures them):
+* Adding n numbers one after the other in float32 gives a relative error of about 0.14 · eps · √n (terms of random sign,
+  relative to the rms of the sum) or 0.12 · eps · √n (equal signs), and the worst of 100 000 such sums is 4.4 times that:
+  0.6 · eps · √n. torch sums in blocks or in float64 and has far less. SUM = 0.75 lets the naive loop pass with a factor of 2
+  to spare (|gold| + rms counts the scale twice).
+* HONEST = 10: other orders of summation, fused or separate multiply-adds, other but sound formulas.
+* `__expf`, `__sinf`, `__logf`, `__fdividef` are off by 2 to some 20 units in the last place of values of order one; FLOOR = 16
+  covers what they add where eager is exact. `tanh.approx` (relative error 2^-11) has half precision and does not pass.
+* TF32 and bfloat16 operands are off by 2^-11 and 2^-8 each: in a product of random terms about 3e-4 and 2e-3 of the rms,
+  against a budget of about 1e-5. They fail by a factor of 20 and more, as does accumulation in half precision.
+* In half precision the result itself is rounded to eps/2 and intermediate results once or twice more: FLOOR = 2.
+"""
+
+import torch
+
+EPS = {torch.float64: 2.0**-52, torch.float32: 2.0**-23, torch.float16: 2.0**-10, torch.bfloat16: 2.0**-7}
+HONEST = {torch.float64: 10.0, torch.float32: 10.0, torch.float16: 4.0, torch.bfloat16: 4.0}
+FLOOR = {torch.float64: 64.0, torch.float32: 16.0, torch.float16: 2.0, torch.bfloat16: 2.0}
+SUM = {torch.float64: 0.75, torch.float32: 0.75, torch.float16: 0.0, torch.bfloat16: 0.0}  # half types are summed in float32
+OUTLIERS = 2000             # one element in this many may be left out of h
+ILL_CONDITIONED = 0.02      # a trial whose HONEST·h exceeds this share of the scale says nothing and is skipped
+SHAKE_SECONDS = 1.0         # no shaking where one float64 run takes longer (the largest networks)
+
+# KernelBench's own rule, reported beside the verdict: allclose against the eager result with atol = rtol.
+ALLCLOSE = {torch.float64: 1e-4, torch.float32: 1e-4, torch.float16: 1e-2, torch.bfloat16: 1e-2}
+
+
+def real(t):
+    """Complex values as pairs of reals; everything else as it is."""
+    return torch.view_as_real(t.resolve_conj()) if t.is_complex() else t
+
+
+def real_dtype(dtype):
+    return {torch.complex64: torch.float32, torch.complex128: torch.float64}.get(dtype, dtype)
+
+
+def largest(errors):
+    """The largest finite error, with one in OUTLIERS left out."""
+    errors = errors.reshape(-1)
+    errors = errors[torch.isfinite(errors)]
+    if errors.numel() == 0:
+        return 0.0
+    skip = errors.numel() // OUTLIERS
+    if skip == 0:
+        return float(errors.max())
+    return float(torch.topk(errors, skip + 1).values[-1])
+
+
+class Leaf:
+    """What one floating output may look like: `eager` in the task's dtype, `gold` and `shaken` in float64."""
+
+    def __init__(self, eager, gold, shaken=(), terms=0):
+        self.dtype = real_dtype(eager.dtype)
+        self.eager, self.gold = real(eager), real(gold).double()
+        eager64 = self.eager.double()
+        h = largest((eager64 - self.gold).abs())
+        for other in shaken:
+            h = max(h, largest((real(other).double() - self.gold).abs()))
+        finite = self.gold[torch.isfinite(self.gold)]
+        self.rms = float(finite.square().mean().sqrt()) if finite.numel() else 0.0
+        self.honest = h
+        self.floor = (FLOOR[self.dtype] + SUM[self.dtype] * terms**0.5) * EPS[self.dtype]
+        self.allowed = HONEST[self.dtype] * h
+
+    def budget(self):
+        return self.allowed + self.floor * (self.gold.abs().nan_to_num(0, 0, 0) + self.rms)
+
+    def ill_conditioned(self, usual_rms):
+        """Whether the honest error is a sizeable part of the result (`usual_rms`: of the task's own inputs)."""
+        return self.allowed > ILL_CONDITIONED * max(self.rms, usual_rms)
