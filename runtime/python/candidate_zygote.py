@@ -18,6 +18,7 @@ import gc
 import importlib
 import inspect  # noqa: F401
 import json
+import logging
 import platform
 import select
 import signal
@@ -180,13 +181,11 @@ class Zygote:
                 self.socket.sendall(json.dumps(reply).encode() + b"\n")
 
 
-def main():
-    started = time.monotonic()
-    arguments = parse_arguments()
+def prepare(arguments, sock):
+    """Everything that is done once: imports, device, sandbox library."""
     for path in arguments.path[::-1]:
         sys.path.insert(0, path)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-
+    logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)   # "No CUDA runtime is found"
     import torch
     import torch.nn.functional  # noqa: F401
     import torch.utils.cpp_extension
@@ -200,16 +199,29 @@ def main():
 
     library = arguments.sandbox_library or os.path.join(os.path.dirname(_HERE), "lib", "libmusacoder_sandbox.so")
     sandbox = NoSandbox() if arguments.no_sandbox else Sandbox(library)
-    sock = socket.socket(fileno=arguments.fd)
-    sock.set_inheritable(False)
     zygote = Zygote(sock, sandbox, torch_device, runner.run_candidate, None if arguments.no_sandbox else library)
     spawn.become_subreaper()
     gc.collect()
     gc.freeze()
-    ready = {"event": "ready", "python": platform.python_version(), "torch": torch.__version__, "pid": os.getpid(),
-             "threads": len(os.listdir("/proc/self/task")), "seconds": round(time.monotonic() - started, 3)}
-    sock.sendall(json.dumps(ready).encode() + b"\n")
-    zygote.serve()
+    return zygote, torch.__version__
+
+
+def main():
+    started = time.monotonic()
+    arguments = parse_arguments()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    sock = socket.socket(fileno=arguments.fd)
+    sock.set_inheritable(False)
+    zygote = None
+    try:
+        zygote, torch_version = prepare(arguments, sock)
+        first = {"event": "ready", "python": platform.python_version(), "torch": torch_version, "pid": os.getpid(),
+                 "threads": len(os.listdir("/proc/self/task")), "seconds": round(time.monotonic() - started, 3)}
+    except (Exception, SystemExit) as error:  # noqa: BLE001  whatever keeps it from starting is told to the judge
+        first = {"event": "failed", "message": f"{type(error).__name__}: {error}"}
+    sock.sendall(json.dumps(first).encode() + b"\n")
+    if zygote is not None:
+        zygote.serve()
 
 
 if __name__ == "__main__":

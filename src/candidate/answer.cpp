@@ -81,7 +81,39 @@ void cut_heads(std::string_view& body) {
   }
 }
 
-// The last turn's text after its thinking. One pass per family.
+// Cuts the blocks of one family. Each marker is searched once from where the last search ended: linear in the text.
+void cut_family(const Thinking& marker, AnswerText& out) {
+  constexpr auto kNone = std::string_view::npos;
+  const std::string_view body = out.body;
+  std::size_t from = 0;   // the text kept so far begins here
+  std::size_t open = find_at_line_start(body, marker.open);
+  std::size_t close = body.find(marker.close);
+  while (open != kNone || close != kNone) {
+    if (close < open) {
+      // A closing marker on its own: the block was opened before the answer began.
+      const std::size_t after = close + marker.close.size();
+      const bool alone = at_line_start(body, close) || after == body.size() || is_blank(body[after]);
+      if (alone) out.thinking_cut = true, from = after;
+      close = body.find(marker.close, after);
+      continue;
+    }
+    out.thinking_cut = true;
+    const std::size_t inside = open + marker.open.size();
+    if (close != kNone && close < inside) close = body.find(marker.close, inside);
+    if (close == kNone || trim_left(body.substr(close + marker.close.size())).empty()) {
+      // Never closed, or nothing behind it: what stands before it is all there is.
+      out.body = trim_right(body.substr(from, open - from));
+      out.ends_in_thinking = close == kNone && out.body.empty();
+      return;
+    }
+    from = close + marker.close.size();
+    open = find_at_line_start(body, marker.open, from);
+    close = body.find(marker.close, from);
+  }
+  out.body = body.substr(from);
+}
+
+// The last turn's text after its thinking.
 void cut_thinking(AnswerText& out) {
   if (const std::size_t final_at = out.body.rfind(kFinalChannel); final_at != std::string_view::npos) {
     out.thinking_cut = final_at > 0;
@@ -91,39 +123,7 @@ void cut_thinking(AnswerText& out) {
     out.body = {};
     return;
   }
-  for (const Thinking& marker : kThinking) {
-    // A closing marker on its own: the block was opened before the answer.
-    for (;;) {
-      const std::size_t open = find_at_line_start(out.body, marker.open);
-      const std::size_t close = out.body.find(marker.close);
-      if (open == std::string_view::npos && close == std::string_view::npos) break;
-      if (close < open) {
-        const bool alone = at_line_start(out.body, close) || close + marker.close.size() == out.body.size() ||
-                           is_blank(out.body[close + marker.close.size()]);
-        if (!alone) break;
-        out.thinking_cut = true;
-        out.body.remove_prefix(close + marker.close.size());
-        continue;
-      }
-      // Text before the opening marker is kept only when nothing but thinking precedes the answer: code never does.
-      const std::size_t end = out.body.find(marker.close, open + marker.open.size());
-      if (end == std::string_view::npos) {
-        // Never closed: what stands before it is all there is.
-        out.thinking_cut = true;
-        out.body = trim_right(out.body.substr(0, open));
-        out.ends_in_thinking = out.body.empty();
-        return;
-      }
-      out.thinking_cut = true;
-      const std::string_view before = trim_right(out.body.substr(0, open));
-      const std::string_view after = out.body.substr(end + marker.close.size());
-      if (trim_left(after).empty()) {
-        out.body = before;   // answer first, afterthought behind it
-        break;
-      }
-      out.body = after;
-    }
-  }
+  for (const Thinking& marker : kThinking) cut_family(marker, out);
 }
 
 void cut_ends(AnswerText& out) {

@@ -82,7 +82,8 @@ class Scanner {
       ++at_;
       return "\"";
     }
-    const std::string end = ")" + std::string(text_.substr(at_ + 1, open - at_ - 1)) + "\"";
+    std::string end(1, ')');
+    end.append(text_.substr(at_ + 1, open - at_ - 1)).push_back('"');
     skip_to(end, 1);
     return "\"";
   }

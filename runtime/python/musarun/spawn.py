@@ -192,14 +192,14 @@ def _begin(runner_fd, device_fd, ready, result, output, enter, run):
     null = os.open("/dev/null", os.O_RDWR)
     os.dup2(null, 0)
     os.close(null)
+    os.dup2(output, 1)
+    os.dup2(output, 2)
     os.setsid()
     try:
         features = enter(result)
     except BaseException as error:  # noqa: BLE001
         os.write(ready, json.dumps({"ok": False, "message": f"the sandbox could not be entered: {error}"}).encode())
         return
-    os.dup2(output, 1)
-    os.dup2(output, 2)
     close_all_but({runner_fd, device_fd, ready})   # what the sandbox kept for its supervisor
     os.write(ready, json.dumps({"ok": True, "sandbox": features}).encode())
     os.close(ready)
