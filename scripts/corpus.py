@@ -63,7 +63,7 @@ def row(case):
         "name": case["task"],
         "level": int(case["task"].split("/")[-1][0]),
         "reference": case["task_path"].read_text(encoding="utf-8"),
-        "candidate": case["candidate_path"].read_bytes().decode("utf-8", errors="surrogateescape"),
+        "candidate": case["candidate_path"].read_bytes().decode("utf-8", errors="replace"),
         "expect": case["expect"],
         "why": case["why"],
     }
@@ -84,7 +84,7 @@ def musacoder():
     return pathlib.Path(os.environ.get("MUSACODER", ROOT / "build" / "musacoder"))
 
 
-def run_sets(cases, out, jobs=None):
+def run_sets(cases, out, lanes=None):
     """Judges the cases with one batch per policy; returns {case name: verdict}."""
     out.mkdir(parents=True, exist_ok=True)
     verdicts = {}
@@ -96,8 +96,8 @@ def run_sets(cases, out, jobs=None):
                     file.write(json.dumps(row(case)) + "\n")
         results.unlink(missing_ok=True)
         command = [musacoder(), "verify", "--batch", rows, "--out", results, "--policy", policy]
-        if jobs:
-            command += ["--jobs", str(jobs)]
+        if lanes:
+            command += ["--lanes", str(lanes)]
         done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL)
         if not results.exists():
             raise RuntimeError(f"{musacoder()} ended with code {done.returncode} and wrote no verdicts")
@@ -138,7 +138,7 @@ def main():
     run.add_argument("sets", nargs="+", choices=SETS)
     run.add_argument("--case", default="*", help="only cases whose name matches this pattern")
     run.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "corpus")
-    run.add_argument("--jobs", type=int)
+    run.add_argument("--lanes", type=int)
     args = parser.parse_args()
 
     if args.command == "rows":
@@ -147,7 +147,7 @@ def main():
         return 0
     if args.command == "run":
         cases = load_cases(args.sets, args.case)
-        verdicts = run_sets(cases, args.out, args.jobs)
+        verdicts = run_sets(cases, args.out, args.lanes)
     else:
         verdicts = {v.get("case", ""): v for path in args.verdicts for v in read_verdicts(path)}
         cases = [case for case in load_cases() if case["name"] in verdicts]

@@ -68,7 +68,7 @@ def verdicts(tmp_path_factory):
     if not corpus.musacoder().exists():
         pytest.skip(f"{corpus.musacoder()} is not built")
     cases = [case for case in CASES if case["set"] in SETS_RUN]
-    return corpus.run_sets(cases, tmp_path_factory.mktemp("corpus"), jobs=2)
+    return corpus.run_sets(cases, tmp_path_factory.mktemp("corpus"), lanes=2)
 
 
 def test_status(case, verdicts):
