@@ -62,6 +62,8 @@ struct WindowReport {
   std::string unread_launch_error;          // a launch error the candidate never asked for
   std::string printf_output;
   double launch_seconds = 0;                // wall clock inside launches
+  std::vector<std::string> unsupported;     // CUDA features asked for that the virtual GPU lacks: "cuda:cudaMallocManaged"
+  std::string protocol_error;               // a frame that no honest client sends, which ended the client's connection
 };
 
 class ControlClient {
