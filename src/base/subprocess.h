@@ -39,14 +39,14 @@ struct ExitInfo {
 };
 
 struct SubprocessOptions {
-  std::vector<std::string> argv;             // argv[0]: a path, or a name looked up in env's PATH
-  std::vector<std::string> env;              // "NAME=value"; empty: clean_env()
-  std::string cwd;                           // empty: the parent's
-  std::string stdin_text;                    // run() only; a Child's stdin is /dev/null
+  std::vector<std::string> argv{};           // argv[0]: a path, or a name looked up in env's PATH
+  std::vector<std::string> env{};            // "NAME=value"; empty: clean_env()
+  std::string cwd{};                         // empty: the parent's
+  std::string stdin_text{};                  // run() only; a Child's stdin is /dev/null
   std::size_t output_limit = 1u << 20;       // bytes kept of stdout and of stderr each; the rest is read and dropped
   bool merge_stderr = false;                 // stderr into stdout, in order
   bool inherit_stderr = false;               // the parent's stderr
-  std::vector<std::pair<int, int>> fds;      // {parent descriptor, number in the child}; all others are closed
+  std::vector<std::pair<int, int>> fds{};    // {parent descriptor, number in the child}; all others are closed
   int socket_at = -1;                        // Child only: one end of a new socket pair at this number
   double timeout_s = 60;                     // run() only
   bool die_with_parent = false;              // SIGKILL when the *thread* that started it ends (PR_SET_PDEATHSIG)

@@ -1,0 +1,453 @@
+#include <algorithm>
+#include <condition_variable>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include "base/clock.h"
+#include "base/files.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "build/build.h"
+#include "build/cache.h"
+#include "build/diagnostics.h"
+#include "build/flags.h"
+#include "build/headers.h"
+#include "build/sources.h"
+#include "build/toolchain.h"
+#include "sandbox/launcher.h"
+
+namespace fs = std::filesystem;
+
+namespace musacoder::build {
+namespace {
+
+constexpr std::size_t kMaxLog = 64u << 10;
+constexpr std::uint64_t kScratchBytes = 1ull << 30;
+constexpr int kRecipeVersion = 1;   // part of every address: raise it when flags or generated sources change
+constexpr const char* kClientLibraries[] = {"musacoder_cudart", "musacoder_torch"};
+
+// Flags that torch itself gives to nvcc and that change what compiles.
+const std::vector<std::string> kTorchNvccFlags = {"-D__CUDA_NO_HALF_OPERATORS__", "-D__CUDA_NO_HALF_CONVERSIONS__",
+                                                  "-D__CUDA_NO_BFLOAT16_CONVERSIONS__", "-D__CUDA_NO_HALF2_OPERATORS__",
+                                                  "--expt-relaxed-constexpr"};
+
+enum class Headers { kSlim, kFull };
+
+struct Step {
+  bool ok = false;
+  std::string log;
+  std::string limit;                   // sandbox limit that ended it
+  std::string infra;                   // the sandbox or compiler could not be run
+  base::ExitInfo exit;
+  std::vector<std::string> sandbox;
+};
+
+void replace_all(std::string& text, const std::string& from, const std::string& to) {
+  if (from.empty()) return;
+  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) text.replace(at, from.size(), to);
+}
+
+bool wants_full_disk_message(const std::string& log) { return log.find("No space left on device") != std::string::npos; }
+
+bool is_identifier(const std::string& name) {
+  if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0]))) return false;
+  return std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) || c == '_'; });
+}
+
+void append(std::vector<std::string>& to, const std::vector<std::string>& what) { to.insert(to.end(), what.begin(), what.end()); }
+
+}  // namespace
+
+struct Builder::Impl {
+  BuildOptions options;
+  Cache cache;
+  TorchNames torch_names;
+  std::string torch_dir;
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::set<std::string> building;      // addresses that another thread of this process is building
+  std::optional<Result<Toolchain>> toolchain;
+  std::string slim_hash, full_hash;
+
+  explicit Impl(BuildOptions o)
+      : options(std::move(o)), cache(options.cache_dir), torch_names(torch_dir_of(options.python), options.cache_dir),
+        torch_dir(torch_dir_of(options.python)) {}
+
+  std::string include(const char* name = "include") const { return options.runtime_dir + "/" + name; }
+
+  Result<Toolchain> tools() {
+    std::lock_guard lock(mutex);
+    if (!toolchain || !*toolchain) {
+      toolchain = find_toolchain(options.nvcc, options.python);
+      slim_hash = hash_tree(include());
+      full_hash = hash_tree(include("include_full"));
+    }
+    return *toolchain;
+  }
+
+  std::string address(const Extension& e, const Units& units, const Toolchain& tools) {
+    base::Sha256 hash;
+    hash.field(std::to_string(kRecipeVersion));
+    hash.field(tools.fingerprint);
+    hash.field(slim_hash);
+    hash.field(full_hash);
+    hash.field(options.allow_full_headers ? torch_dir : "");
+    hash.field(options.runtime_dir);   // the artefact's library path
+    hash.field(e.name);
+    for (const auto& unit : units.units) hash.field(unit.file), hash.field(unit.cuda ? "cuda" : "cpp"), hash.field(unit.text);
+    for (const auto& [name, text] : units.headers) hash.field(name), hash.field(text);
+    for (const auto* list : {&e.extra_cflags, &e.extra_cuda_cflags, &e.extra_ldflags, &e.extra_include_paths}) {
+      hash.field(std::to_string(list->size()));
+      for (const auto& flag : *list) hash.field(flag);
+    }
+    return hash.hex();
+  }
+
+  sandbox::Policy policy(const Toolchain& tools, Headers headers, const std::string& source_dir) const {
+    sandbox::Policy p;
+    p.readable = tools.readable;
+    append(p.readable, {source_dir, include(), options.runtime_dir + "/lib"});
+    if (headers == Headers::kFull) append(p.readable, {include("include_full"), torch_dir});
+    p.tmp_bytes = kScratchBytes;
+    p.writable_bytes = kScratchBytes;
+    p.file_bytes = kScratchBytes;
+    p.memory_bytes = options.memory_bytes;
+    p.processes = 200;
+    p.wall_s = headers == Headers::kFull ? options.full_timeout_s : options.timeout_s;
+    p.cpu_s = p.wall_s * 2;
+    return p;
+  }
+
+  Step run(const sandbox::Policy& base_policy, std::vector<std::string> argv, const std::string& writable, const std::string& cwd,
+           const std::vector<std::string>& readable = {}) const {
+    sandbox::Policy p = base_policy;
+    p.writable = {writable};
+    append(p.readable, readable);
+    base::SubprocessOptions o;
+    o.argv = std::move(argv);
+    o.cwd = cwd;
+    o.env = {"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/tmp", "TMPDIR=/tmp", "LANG=C", "LC_ALL=C"};
+    o.merge_stderr = true;
+    o.output_limit = 1u << 20;
+    Step step;
+    auto outcome = sandbox::run_sandboxed(sandbox::launcher_path(options.runtime_dir), p, o);
+    if (!outcome) {
+      step.infra = outcome.error().message;
+      return step;
+    }
+    step.ok = outcome->process.exit.ok() && outcome->limit.empty();
+    step.log = std::move(outcome->process.out);
+    step.limit = outcome->limit;
+    step.exit = outcome->process.exit;
+    step.sandbox = std::move(outcome->features);
+    return step;
+  }
+
+  std::vector<std::string> include_flags(const Extension& e, const Toolchain& tools, Headers headers, const std::string& source_dir) const {
+    std::vector<std::string> flags = {"-I" + source_dir};
+    if (headers == Headers::kFull) append(flags, {"-I" + include("include_full")});
+    if (headers == Headers::kSlim) flags.push_back("-I" + include());
+    flags.push_back("-I" + include("include/vendor"));
+    if (headers == Headers::kFull) append(flags, {"-isystem", torch_dir + "/include", "-isystem", torch_dir + "/include/torch/csrc/api/include"});
+    for (const auto& dir : tools.include_dirs) append(flags, {"-isystem", dir});
+    // torch's own headers must not get in beside the slim ones.
+    for (const auto& dir : e.extra_include_paths)
+      if (!dir.empty() && dir[0] == '/' && dir.find("torch") == std::string::npos && base::is_directory(dir)) append(flags, {"-I" + dir});
+    return flags;
+  }
+
+  std::vector<std::string> macros(const Extension& e, Headers headers) const {
+    std::vector<std::string> flags = {"-DTORCH_EXTENSION_NAME=" + (is_identifier(e.name) ? e.name : std::string("extension")),
+                                      "-DTORCH_API_INCLUDE_EXTENSION_H"};
+    if (headers == Headers::kFull) append(flags, {"-DMUSACODER_FULL_HEADERS=1", "-D_GLIBCXX_USE_CXX11_ABI=1"});
+    return flags;
+  }
+
+  std::vector<std::string> gxx_command(const Extension& e, const Toolchain& tools, Headers headers, const std::string& source_dir,
+                                       const std::string& source, const std::string& object) const {
+    std::vector<std::string> argv = {tools.gxx, "-c", source, "-o", object, "-fPIC", "-O1", "-std=c++17", "-fno-diagnostics-show-caret",
+                                     "-fdiagnostics-color=never", "-fmax-errors=50"};
+    append(argv, macros(e, headers));
+    append(argv, include_flags(e, tools, headers, source_dir));
+    // main.cpp may include CUDA's host headers (cuda_runtime.h, cuda_fp16.h).
+    append(argv, {"-isystem", (fs::path(tools.nvcc).parent_path().parent_path() / "include").string()});
+    append(argv, filter_cxx_flags(e.extra_cflags));
+    return argv;
+  }
+
+  std::vector<std::string> nvcc_command(const Extension& e, const Toolchain& tools, Headers headers, const std::string& source_dir,
+                                        const std::string& source, const std::string& object, const std::string& keep_dir) const {
+    NvccFlags own = filter_nvcc_flags(e.extra_cuda_cflags);
+    std::string arch = own.arch_specific ? "compute_90a" : "compute_90";
+    std::vector<std::string> argv = {tools.nvcc, "-c", source, "-o", object, "-arch=" + arch, "-code=" + arch, "--compress-mode=none",
+                                     "-lineinfo", "-cudart", "none", "-ccbin", tools.gxx, "--keep", "--keep-dir", keep_dir, "-O1",
+                                     "-Xcompiler", "-fPIC", "-Xcompiler", "-fmax-errors=50", "-Xcompiler", "-fdiagnostics-color=never"};
+    append(argv, kTorchNvccFlags);
+    append(argv, macros(e, headers));
+    append(argv, include_flags(e, tools, headers, source_dir));
+    if (std::none_of(own.kept.begin(), own.kept.end(), [](const auto& f) { return f.starts_with("-std") || f.starts_with("--std"); }))
+      argv.push_back("-std=c++17");
+    append(argv, own.kept);
+    return argv;
+  }
+
+  BuildResult attempt(const Extension& e, const Units& units, const Toolchain& tools, Headers headers, const std::string& key,
+                      base::TempDir& scratch, std::string& module) {
+    BuildResult result;
+    result.hash = key;
+    result.headers = headers == Headers::kSlim ? "slim" : "full";
+    auto infra = [&](const std::string& message) {
+      result.ok = false;
+      result.status = "infra:build";
+      result.message = message;
+      return result;
+    };
+    std::string source_dir = scratch.file(result.headers + "-src");
+    if (auto made = base::make_dirs(source_dir); !made) return infra(made.error().message);
+    for (const auto& [name, text] : units.headers) {
+      (void)base::make_dirs(fs::path(source_dir + "/" + name).parent_path());
+      if (auto w = base::write_file(source_dir + "/" + name, text); !w) return infra(w.error().message);
+    }
+    sandbox::Policy base_policy = policy(tools, headers, source_dir);
+
+    std::size_t count = units.units.size();
+    std::vector<std::string> objects(count), out_dirs(count);
+    std::vector<Step> steps(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      std::string path = source_dir + "/" + units.units[i].file;
+      out_dirs[i] = scratch.file(fmt::format("{}-out{}", result.headers, i));
+      objects[i] = out_dirs[i] + "/unit.o";
+      (void)base::make_dirs(fs::path(path).parent_path());
+      if (auto made = base::make_dirs(out_dirs[i]); !made) return infra(made.error().message);
+      if (auto w = base::write_file(path, units.units[i].text); !w) return infra(w.error().message);
+    }
+    auto compile = [&](std::size_t i) {
+      std::string path = source_dir + "/" + units.units[i].file;
+      steps[i] = run(base_policy,
+                     units.units[i].cuda ? nvcc_command(e, tools, headers, source_dir, path, objects[i], out_dirs[i])
+                                         : gxx_command(e, tools, headers, source_dir, path, objects[i]),
+                     out_dirs[i], out_dirs[i]);
+    };
+    // Two at a time: an extension has two units in nearly every case, and several builds may run beside each other.
+    std::mutex next_mutex;
+    std::size_t next = 0;
+    auto worker = [&] {
+      for (;;) {
+        std::size_t i;
+        {
+          std::lock_guard lock(next_mutex);
+          if (next >= count) return;
+          i = next++;
+        }
+        compile(i);
+      }
+    };
+    {
+      std::jthread second;
+      if (count > 1) second = std::jthread(worker);
+      worker();
+    }
+
+    auto finish = [&](const std::vector<const Step*>& list) {
+      for (const Step* step : list) {
+        result.log += step->log;
+        if (result.sandbox.empty()) result.sandbox = step->sandbox;
+      }
+      replace_all(result.log, source_dir + "/", "");
+      replace_all(result.log, include() + "/", "");
+      replace_all(result.log, scratch.path() + "/", "");
+      result.diagnostics = parse_diagnostics(result.log);
+      if (result.log.size() > kMaxLog) result.log = result.log.substr(0, kMaxLog) + "\n… (cut)\n";
+      for (const Step* step : list) {
+        if (step->ok) continue;
+        result.ok = false;
+        if (!step->infra.empty()) return infra(step->infra);
+        if (step->limit == "wall" || step->limit == "cpu") {
+          result.status = "compile_error:timeout";
+          result.message = fmt::format("the compiler was stopped after {:.0f} s", base_policy.wall_s);
+          return result;
+        }
+        if (step->limit == "memory" || step->limit == "writable" || step->limit == "file" || step->limit == "processes") {
+          result.status = "compile_error:timeout";
+          result.message = fmt::format("the compiler exceeded its limit on {} ({} MiB)", step->limit,
+                                       (step->limit == "memory" ? options.memory_bytes : kScratchBytes) >> 20);
+          return result;
+        }
+        if (wants_full_disk_message(step->log)) return infra("the disk is full: " + scratch.path());
+        result.status = classify(result.diagnostics);
+        if (result.status.empty()) {
+          if (step->exit.signal) return infra(fmt::format("the compiler ended with {}", step->exit.describe()));
+          result.status = "compile_error:nvcc";
+          result.message = fmt::format("the compiler failed with {}", step->exit.describe());
+          return result;
+        }
+        std::size_t errors = 0;
+        const Diagnostic* first = nullptr;
+        for (const auto& d : result.diagnostics)
+          if (d.severity == Severity::kError && ++errors == 1) first = &d;
+        result.message = first->file.empty() ? first->message : fmt::format("{}:{}: {}", first->file, first->line, first->message);
+        if (errors > 1) result.message += fmt::format(" (and {} more errors)", errors - 1);
+        return result;
+      }
+      result.ok = true;
+      result.status = "ok";
+      return result;
+    };
+    std::vector<const Step*> done;
+    for (const auto& step : steps) done.push_back(&step);
+    if (std::any_of(steps.begin(), steps.end(), [](const Step& s) { return !s.ok; })) return finish(done);
+
+    // Link, and beside it let ptxas look at the PTX: it alone knows about too much shared memory or bad inline assembly.
+    std::string lib = options.runtime_dir + "/lib";
+    for (const char* name : kClientLibraries)
+      if (!base::exists(fmt::format("{}/lib{}.so", lib, name)))
+        return infra(fmt::format("{}/lib{}.so is missing; build the project again", lib, name));
+    Step link, assemble;
+    assemble.ok = true;
+    std::string link_dir = scratch.file(result.headers + "-link"), ptx_dir = scratch.file(result.headers + "-ptx");
+    for (const auto& dir : {link_dir, ptx_dir})
+      if (auto made = base::make_dirs(dir); !made) return infra(made.error().message);
+    module = link_dir + "/module.so";
+    std::vector<std::string> link_argv = {tools.gxx, "-shared", "-o", module};
+    append(link_argv, objects);
+    if (!tools.mold.empty()) link_argv.push_back("-fuse-ld=mold");
+    append(link_argv, {"-L" + lib, "-lmusacoder_torch", "-lmusacoder_cudart", "-Wl,-rpath," + lib, "-Wl,--no-undefined", "-Wl,--no-as-needed"});
+    if (headers == Headers::kFull)
+      append(link_argv, {"-L" + torch_dir + "/lib", "-ltorch", "-ltorch_cpu", "-lc10", "-Wl,-rpath," + torch_dir + "/lib", "-Wl,--allow-shlib-undefined"});
+    for (const auto& flag : filter_cxx_flags(e.extra_cflags))
+      if (flag == "-fopenmp" || flag == "-pthread") link_argv.push_back(flag);
+    std::vector<std::string> ptx;
+    for (const auto& dir : out_dirs) {
+      std::error_code error;
+      for (fs::directory_iterator it(dir, error), end; !error && it != end; it.increment(error))
+        if (it->path().extension() == ".ptx") ptx.push_back(it->path());
+    }
+    {
+      std::jthread beside;
+      if (!tools.ptxas.empty() && !ptx.empty())
+        beside = std::jthread([&] {
+          std::string arch = filter_nvcc_flags(e.extra_cuda_cflags).arch_specific ? "sm_90a" : "sm_90";
+          for (const auto& file : ptx) {
+            Step one = run(base_policy, {tools.ptxas, "-arch=" + arch, "-O1", file, "-o", ptx_dir + "/x.cubin"}, ptx_dir, ptx_dir, out_dirs);
+            std::string log = assemble.log + one.log;
+            if (assemble.ok) assemble = std::move(one);
+            assemble.log = std::move(log);
+          }
+        });
+      link = run(base_policy, link_argv, link_dir, link_dir, out_dirs);
+    }
+    done.push_back(&assemble);
+    done.push_back(&link);
+    finish(done);
+    if (!result.ok && result.status == "compile_error:link") explain_link(e, result);
+    return result;
+  }
+
+  // A library that the virtual GPU has no stand-in for is not the candidate's mistake.
+  static void explain_link(const Extension& e, BuildResult& result) {
+    auto libraries = linked_libraries(e.extra_ldflags);
+    for (const auto& d : result.diagnostics) {
+      if (d.kind != "link") continue;
+      auto names = [&](std::initializer_list<const char*> prefixes) {
+        return std::any_of(prefixes.begin(), prefixes.end(), [&](const char* p) { return d.message.find(p) != std::string::npos; });
+      };
+      bool driver = std::find(libraries.begin(), libraries.end(), "cuda") != libraries.end() && names({"`cu", " cu", "'cu"});
+      if (driver || names({"cublas", "cudnn", "cusolver", "cusparse", "cufft", "curand", "nccl"})) {
+        result.status = driver ? "unsupported:driver_api" : "unsupported:vendor_symbol";
+        result.message = "the virtual GPU has no stand-in for " + d.message;
+        return;
+      }
+    }
+  }
+
+  BuildResult build_new(const Extension& e, const Units& units, const Toolchain& tools, const std::string& key) {
+    base::Stopwatch watch;
+    auto scratch = base::TempDir::create("musacoder-build", 64u << 20);
+    BuildResult result;
+    if (!scratch) {
+      result.hash = key;
+      result.status = "infra:build";
+      result.message = scratch.error().message;
+      return result;
+    }
+    std::string module;
+    result = attempt(e, units, tools, Headers::kSlim, key, *scratch, module);
+    bool compile_failure = !result.ok && result.status.starts_with("compile_error:") && result.status != "compile_error:timeout";
+    std::string lacking = compile_failure ? lacking_in_slim(result.diagnostics, torch_names) : "";
+    if (!lacking.empty()) {
+      bool affordable = options.allow_full_headers && !torch_dir.empty() && base::is_directory(include("include_full"));
+      if (affordable) {
+        base::log_info("build {}: full torch headers, because the slim ones lack {}", key.substr(0, 12), lacking);
+        BuildResult full = attempt(e, units, tools, Headers::kFull, key, *scratch, module);
+        full.headers_reason = lacking;
+        // Running out of time with the full headers says nothing about the candidate.
+        if (full.status == "compile_error:timeout") {
+          full.status = "unsupported:headers";
+          full.message = fmt::format("the slim headers lack {}, and the full ones took too long", lacking);
+        }
+        result = std::move(full);
+      } else {
+        result.status = "unsupported:headers";
+        result.message = fmt::format("the slim torch headers lack {}, and the full ones are {}", lacking,
+                                     options.allow_full_headers ? "not installed" : "switched off");
+        result.headers_reason = lacking;
+      }
+    }
+    result.seconds = watch.seconds();
+    bool keep = result.ok || (result.status.starts_with("compile_error:") && result.status != "compile_error:timeout");
+    if (keep) {
+      if (auto stored = cache.store(key, result, module); !stored) {
+        result.ok = false;
+        result.status = "infra:build";
+        result.message = stored.error().message;
+      }
+    }
+    return result;
+  }
+};
+
+Builder::Builder(BuildOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+Builder::~Builder() = default;
+
+BuildResult Builder::build(const Extension& extension) {
+  base::Stopwatch watch;
+  BuildResult result;
+  auto tools = impl_->tools();
+  if (!tools) {
+    result.status = "infra:build";
+    result.message = tools.error().message;
+    return result;
+  }
+  auto units = make_units(extension);
+  if (!units) {
+    result.status = "compile_error:nvcc";
+    result.message = units.error().message;
+    return result;
+  }
+  std::string key = impl_->address(extension, *units, *tools);
+  {
+    // The same sources in two threads are built once.
+    std::unique_lock lock(impl_->mutex);
+    impl_->changed.wait(lock, [&] { return !impl_->building.count(key); });
+    impl_->building.insert(key);
+  }
+  struct Release {
+    Impl& impl;
+    const std::string& key;
+    ~Release() {
+      std::lock_guard lock(impl.mutex);
+      impl.building.erase(key);
+      impl.changed.notify_all();
+    }
+  } release{*impl_, key};
+  if (auto hit = impl_->cache.load(key)) {
+    hit->seconds = watch.seconds();
+    return *hit;
+  }
+  return impl_->build_new(extension, *units, *tools, key);
+}
+
+}  // namespace musacoder::build
