@@ -217,6 +217,11 @@ struct Supervised {
       limit = "wall";
       kill_all();
     }
+    // The kernel kills one process; the others might wait for it for ever.
+    if (limit.empty() && s.cgroup && s.cgroup->oom_killed()) {
+      limit = "memory";
+      kill_all();
+    }
     if (limit.empty() && policy.writable_bytes) {
       std::uint64_t bytes = 0;
       int entries = 0;
@@ -227,7 +232,7 @@ struct Supervised {
       }
     }
     pollfd item{pidfd, POLLIN, 0};
-    ::poll(&item, pidfd >= 0 ? 1 : 0, deadline.poll_ms(pidfd < 0 ? 5 : policy.writable_bytes ? kPollMs : 1000));
+    ::poll(&item, pidfd >= 0 ? 1 : 0, deadline.poll_ms(pidfd < 0 ? 5 : policy.writable_bytes || s.cgroup ? kPollMs : 1000));
   }
   // Whoever the child left behind goes too.
   kill_all();
@@ -241,7 +246,7 @@ struct Supervised {
     if (limit.empty() && code == kInitKilledForProcesses) limit = "processes";
   }
   if (s.cgroup) {
-    if (s.cgroup->oom_killed() && limit.empty()) limit = "memory";
+    if (s.cgroup->oom_killed()) limit = "memory";
     s.cgroup->remove();
   }
   oom = limit == "memory";
@@ -307,7 +312,7 @@ Status confine(const Policy& policy, const Namespaces& made, const TreePlan& pla
     else report.skipped.emplace_back(name, status.error().message);
   };
   note("no_new_privs", set_no_new_privs());
-  std::vector<std::string> readable = {"/proc", "/dev", "/sys/devices/system"}, writable = {"/dev/null", "/dev/zero", "/dev/full"};
+  std::vector<std::string> readable = {"/proc", "/dev/random", "/dev/urandom", "/sys/devices/system"}, writable = {"/dev/null", "/dev/zero", "/dev/full"};
   for (const auto& item : plan.binds) (item.writable ? writable : readable).push_back(item.path);
   if (made.mount) {
     readable.push_back("/");  // which holds nothing but what was bound into it
