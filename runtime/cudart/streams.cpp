@@ -105,6 +105,15 @@ cudaError_t cudaStreamIsCapturing(cudaStream_t s, cudaStreamCaptureStatus* statu
   if (status) *status = cudaStreamCaptureStatusNone;
   return cudaSuccess;
 }
+cudaError_t cudaStreamGetCaptureInfo(cudaStream_t s, cudaStreamCaptureStatus* status, unsigned long long* id, cudaGraph_t* graph,
+                                     const cudaGraphNode_t** nodes, const cudaGraphEdgeData** edges, size_t* count) {
+  if (id) *id = 0;
+  if (graph) *graph = nullptr;
+  if (nodes) *nodes = nullptr;
+  if (edges) *edges = nullptr;
+  if (count) *count = 0;
+  return cudaStreamIsCapturing(s, status);
+}
 cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t function, void* data) {
   if (!valid(s) || !function) return bad_handle();
   function(data);
