@@ -1,11 +1,10 @@
 """Runs a task's `Model`: in its own dtype as it stands, and in float64 as the gold every result is measured against.
 
-A run never changes the module it is given: each works on a copy, so parameters, buffers and plain tensor attributes
-(recurrent state, running statistics) are those of the freshly built module every time.
+Each run begins with the parameters, buffers and plain attributes (recurrent state, running statistics) of the freshly built
+module, whatever the run before it did to them.
 """
 
 import contextlib
-import copy
 import random
 
 import torch
@@ -58,11 +57,19 @@ def construct(task, args, kwargs, seed):
 
 
 class InDouble(TorchFunctionMode):
-    """Task code that names a floating dtype itself means float64 here."""
+    """Task code that names a floating dtype itself means float64 here; random numbers are those of the float32 run."""
+
+    _DRAWS = {"rand", "randn", "rand_like", "randn_like"}
+    _DRAWS_IN_PLACE = {"uniform_", "normal_", "exponential_", "log_normal_", "cauchy_"}
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if getattr(func, "__name__", "") in ("float", "half", "bfloat16") and args and isinstance(args[0], torch.Tensor):
+        name = getattr(func, "__name__", "")
+        if name in self._DRAWS and kwargs.get("dtype") in (None, *LOW):
+            return func(*args, **{**kwargs, "dtype": kwargs.get("dtype") or torch.float32}).double()
+        if name in self._DRAWS_IN_PLACE and args[0].dtype == torch.float64:
+            return args[0].copy_(func(args[0].float(), *args[1:], **kwargs))
+        if name in ("float", "half", "bfloat16") and args and isinstance(args[0], torch.Tensor):
             return args[0].double()
         if any(a is d for a in args for d in LOW):
             args = tuple(torch.float64 if any(a is d for d in LOW) else a for a in args)
@@ -71,30 +78,54 @@ class InDouble(TorchFunctionMode):
         return func(*args, **kwargs)
 
 
-def _attributes(value, convert, depth=0):
+_KEPT = ("_parameters", "_buffers", "_modules")
+
+
+def _copied(value, convert, depth=0):
+    """Containers anew, tensors by `convert`, everything else as it is."""
     if isinstance(value, torch.Tensor):
         return convert(value)
-    if depth < 4 and isinstance(value, dict):
-        return {k: _attributes(v, convert, depth + 1) for k, v in value.items()}
-    if depth < 4 and isinstance(value, (list, tuple)) and type(value) in (list, tuple):
-        return type(value)(_attributes(v, convert, depth + 1) for v in value)
+    if depth < 4 and type(value) in (list, tuple):
+        return type(value)(_copied(v, convert, depth + 1) for v in value)
+    if depth < 4 and type(value) is dict:
+        return {k: _copied(v, convert, depth + 1) for k, v in value.items()}
     return value
 
 
-def to_double(module):
-    """In place: floating parameters, buffers and plain tensor attributes become float64."""
-    def convert(t):
-        return t.double() if t.dtype in LOW else t
-    module.double()
-    for part in module.modules():
-        for name, value in list(vars(part).items()):
-            if name not in ("_parameters", "_buffers", "_modules") and not name.startswith("_forward") \
-                    and not name.startswith("_backward"):
-                if isinstance(value, (torch.Tensor, list, tuple, dict)):
-                    vars(part)[name] = _attributes(value, convert)
-                elif isinstance(value, torch.dtype) and value in LOW:
-                    vars(part)[name] = torch.float64
-    return module
+def _plain_attributes(part):
+    return {k: v for k, v in vars(part).items() if k not in _KEPT and not k.startswith(("_forward", "_backward", "_state_dict"))}
+
+
+class Snapshot:
+    """The state of a module as it was built: parameters, buffers, plain attributes (tensors in containers included).
+
+    `restore` puts it back into the very same module objects, so that functions which closed over a submodule see it too;
+    with `double`, floating values come back as float64.
+    """
+
+    def __init__(self, module):
+        def keep(t):
+            return t.detach().clone()
+        self.parts = [(part, {n: None if p is None else (p, keep(p)) for n, p in part._parameters.items()},
+                       {n: None if b is None else keep(b) for n, b in part._buffers.items()},
+                       _copied(_plain_attributes(part), keep)) for part in module.modules()]
+
+    def restore(self, double):
+        def convert(t):
+            return t.double() if double and t.dtype in LOW else t.clone()
+        with torch.no_grad():
+            for part, parameters, buffers, attributes in self.parts:
+                part._parameters.clear()
+                for name, kept in parameters.items():
+                    if kept is not None:
+                        kept[0].data = convert(kept[1])
+                    part._parameters[name] = kept[0] if kept is not None else None
+                part._buffers.clear()
+                part._buffers.update({n: None if b is None else convert(b) for n, b in buffers.items()})
+                for name in [n for n in _plain_attributes(part) if n not in attributes]:
+                    del vars(part)[name]
+                for name, value in _copied(attributes, convert).items():
+                    vars(part)[name] = torch.float64 if double and isinstance(value, torch.dtype) and value in LOW else value
 
 
 def double_tree(value):
@@ -125,62 +156,59 @@ def clone_tree(value):
     return tree_map(clone, value)
 
 
+_NOISE = 65521  # a prime, so that the pattern does not line up with any shape
+
+
 def perturbed(value, unit, generator):
-    """Every floating tensor times 1 ± unit·u: the rounding that any input may have had."""
+    """Every floating tensor times 1 ± unit·u: the rounding that any input may have had. The noise repeats itself."""
+    noise = 1 + unit * (torch.rand(_NOISE, dtype=torch.float64, generator=generator) * 2 - 1)
+
     def shake(t):
-        if not t.dtype.is_floating_point:
+        if not t.dtype.is_floating_point or t.numel() == 0:
             return t
-        noise = torch.rand(t.shape, dtype=torch.float64, generator=generator) * 2 - 1
-        return t * (1 + unit * noise)
+        return t * noise.repeat(-(-t.numel() // _NOISE))[:t.numel()].reshape(t.shape).to(t.dtype)
     return tree_map(shake, value)
 
 
 class Reference:
-    """One built module. `run` and `gold` leave it as it was."""
+    """One built module. Every `run` and `gold` begins with the state in which it was built."""
 
     def __init__(self, task, args, kwargs, seed):
-        self.task, self.args, self.kwargs, self.seed = task, args, kwargs, seed
         with torch.no_grad(), quiet(), OnHost():
             self.module = construct(task, args, kwargs, seed)
         if not callable(self.module):
             raise TypeError("Model(...) is not callable")
-        self._copies = True
-
-    def fresh(self):
-        if self._copies:
-            try:
-                return copy.deepcopy(self.module)
-            except Exception:  # some modules cannot be copied; building again under the same seed gives the same one
-                self._copies = False
-        with torch.no_grad(), quiet(), OnHost():
-            return construct(self.task, *copy.deepcopy((self.args, self.kwargs)), self.seed)
+        if not isinstance(self.module, torch.nn.Module):
+            raise TypeError("Model is not a torch.nn.Module")
+        self.snapshot = Snapshot(self.module)
+        self.built_state = [(n, "parameter", p.detach().clone()) for n, p in self.module.named_parameters()] + \
+                           [(n, "buffer", b.detach().clone()) for n, b in self.module.named_buffers()]
 
     def run(self, inputs, seed):
         """(outputs, inputs afterwards) in the task's own dtype."""
-        module, inputs = self.fresh(), clone_tree(inputs)
+        self.snapshot.restore(double=False)
+        inputs = clone_tree(inputs)
         with torch.no_grad(), quiet(), OnHost():
             seed_all(seed)
-            return module(*inputs), inputs
+            return self.module(*inputs), inputs
 
     def gold(self, inputs, seed, shake=None, mode=None):
         """(outputs, inputs afterwards) in float64.
 
         `shake(tree)` changes inputs and parameters first; `mode` is a context for the forward call (see tolerance).
         """
-        module, inputs = to_double(self.fresh()), double_tree(inputs)
+        self.snapshot.restore(double=True)
+        inputs = double_tree(inputs)
         with torch.no_grad(), quiet(), default_dtype(torch.float64), OnHost(), InDouble():
             if shake is not None:
                 inputs = shake(inputs)
-                for tensor in (*module.parameters(), *module.buffers()):
+                for tensor in (*self.module.parameters(), *self.module.buffers()):
                     if tensor.dtype.is_floating_point:
                         tensor.copy_(shake(tensor))
             seed_all(seed)
             with mode or contextlib.nullcontext():
-                return module(*inputs), inputs
+                return self.module(*inputs), inputs
 
     def state(self):
-        """[(name, kind, tensor)]: parameters, then buffers."""
-        named = [(n, "parameter", p) for n, p in self.module.named_parameters()] if hasattr(self.module, "named_parameters") else []
-        if hasattr(self.module, "named_buffers"):
-            named += [(n, "buffer", b) for n, b in self.module.named_buffers()]
-        return named
+        """[(name, kind, tensor)]: parameters, then buffers, as built."""
+        return self.built_state

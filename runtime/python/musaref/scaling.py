@@ -19,7 +19,6 @@ How:
 
 import math
 import re
-import time
 from dataclasses import dataclass, field
 
 import torch
@@ -35,13 +34,15 @@ MEMORY_BUDGET = 3 << 20           # bytes of inputs, outputs, parameters and buf
 INPUT_SHARE = 1 / 3               # of which inputs may take this part
 NEVER_BELOW = 8                   # values up to this are never touched
 REAL_RUN_BYTES = 64 << 20         # inputs of a trial run with real values, where meta tensors do not do
-SEARCH_SECONDS = 2.5              # after this the best plan so far is taken
+SEARCH_OPERATORS = 4000           # traced over all steps tried; after this the best plan so far is taken (about 2 s)
 
 # (role, floor): one after the other, each from where the last one ended.
 STAGES = (("batch", 16), ("spatial", 64), ("feature", 128), ("batch", 4), ("spatial", 32), ("feature", 64), ("heads", 8),
           ("batch", 2), ("spatial", 16), ("feature", 32), ("heads", 2), ("spatial", 8), ("feature", 16))
+LAST_STAGE = ("batch", 1)         # only where the work is still FAR_OVER times the budget
+FAR_OVER = 25
 TOGETHER = (8, 4, 2)              # factors by which all spatial and feature sizes are tried at once, where single ones are refused
-FEWEST_NORMALISED = 8             # a normalisation over fewer values than this is noise; no step may lead there
+FEWEST_NORMALISED = 16            # a normalisation over fewer values than this is noise; no step may lead there
 
 _FIXED = re.compile(
     r"kernel|stride|pad|dilat|eps|moment|reduce|axis|layers?$|num_layers|ratio|factor|scal|expan|drop|alpha|"
@@ -145,9 +146,9 @@ class Scaler:
         self.cache = {}
         self.models = {}
         self.real = False
-        self.full_normalised = 0            # fewest values that a normalisation of the full task sees
+        self.full_normalised = []           # values behind each batch statistic of the full task
         self.refused = False                # the reference refused some step
-        self.deadline = time.monotonic() + SEARCH_SECONDS
+        self.operators = 0                  # traced so far: a measure of time that does not depend on the machine
         self.dividers = {role: self._divider(pattern) for role, pattern in _DIVIDES.items()}
 
     def _divider(self, pattern):
@@ -182,18 +183,23 @@ class Scaler:
         """Cost of the task at these values, or a TaskError."""
         key = tuple(sorted({**self.fixed, **values}.items()))
         if key not in self.cache:
+            trace = Trace()
             try:
-                self.cache[key] = self._run({**self.fixed, **values})
+                self.cache[key] = self._run({**self.fixed, **values}, trace)
             except BaseException as error:  # noqa: BLE001  task code may raise anything
                 if isinstance(error, KeyboardInterrupt):
                     raise
                 self.cache[key] = classify(error, "forward")
                 if self.cache[key].status == "invalid_task:timeout":
                     raise self.cache[key] from None
+            finally:
+                self.operators += 20 + sum(trace.ops.values())
         return self.cache[key]
 
-    def _run(self, values):
-        trace = Trace()
+    def exhausted(self):
+        return self.operators > SEARCH_OPERATORS
+
+    def _run(self, values, trace):
         device = "cpu" if self.real else "meta"
         help_mode = OnHost() if self.real else MetaHelp(trace)
         if self.real:
@@ -209,8 +215,9 @@ class Scaler:
             inputs = call_get_inputs(task)
             with trace:
                 outputs = model(*inputs)
-        if trace.fewest_normalised < min(FEWEST_NORMALISED, self.full_normalised):
-            raise TaskError("invalid_task:exception", f"a normalisation over {trace.fewest_normalised} values")
+        for now, full in zip(trace.normalised, self.full_normalised):
+            if now < min(FEWEST_NORMALISED, full):
+                raise TaskError("invalid_task:exception", f"a normalisation over {now} values")
         state = nbytes(list(model.parameters()) + list(model.buffers()))
         total = nbytes(inputs) + nbytes(_only_tensors(outputs)) + state
         return Cost(trace.work, nbytes(inputs), total, trace, inputs, outputs)
@@ -259,11 +266,11 @@ class Scaler:
 
     def plan(self):
         plan = self._plan()
-        if plan.over_budget and self.refused and time.monotonic() < self.deadline and self._tie_equal():
+        if plan.over_budget and self.refused and not self.exhausted() and self._tie_equal():
             tied = self._plan()
             if tied.cost.work < plan.cost.work:
                 plan = tied
-        if plan.over_budget and self.refused and time.monotonic() < self.deadline:
+        if plan.over_budget and self.refused and not self.exhausted():
             for factor in TOGETHER:
                 start = self._together(factor)
                 if isinstance(self.measure(start), Cost):
@@ -289,12 +296,14 @@ class Scaler:
             self.models.clear()
             full = self.measure(start)
         if isinstance(full, Cost):
-            self.full_normalised = full.trace.fewest_normalised
+            self.full_normalised = full.trace.normalised
         values, steps = begin or start, [start]
         best = full if begin is None else self.measure(begin)
         if not self.fits(best):
-            for role, floor in STAGES:
-                if time.monotonic() > self.deadline:
+            for role, floor in (*STAGES, LAST_STAGE):
+                if (role, floor) == LAST_STAGE and not (isinstance(best, Cost) and best.work > FAR_OVER * self.budget.work):
+                    break
+                if self.exhausted():
                     break
                 values, cost = self._stage(values, role, floor)
                 if values != steps[-1]:
@@ -354,7 +363,7 @@ class Scaler:
         best, best_cost = low_values, low_cost
         seen = {tuple(sorted(best.items()))}
         for _ in range(7):
-            if high - low < 0.2 or time.monotonic() > self.deadline:
+            if high - low < 0.2 or self.exhausted():
                 break
             middle = (low + high) / 2
             trial = self.shrink(values, role, 2**middle, floor, only)
@@ -380,7 +389,7 @@ class Scaler:
                     return self._bisect(values, role, floor, factor, None, trial, cost)
                 return trial, cost
             factor /= 2
-            if time.monotonic() > self.deadline:
+            if self.exhausted():
                 break
         best, best_cost = values, before
         keys = [k for k, r in self.roles.items() if r == role]

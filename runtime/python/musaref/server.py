@@ -224,6 +224,14 @@ class Server:
             channel.sendall(reply.encode() + b"\n")
 
 
+def warm():
+    """The first run on meta tensors imports half of torch; that is part of starting up, not of a task's time."""
+    import torch
+    from .trace import Trace
+    with torch.device("meta"), torch.no_grad(), Trace():
+        torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2), torch.nn.GELU())(torch.rand(2, 1, 4, 4))
+
+
 def main(arguments=None):
     parser = argparse.ArgumentParser(description="Runs task references for the judge (docs/protocols.md §2).")
     parser.add_argument("--fd", type=int, required=True, help="number of the inherited socket")
@@ -239,5 +247,6 @@ def main(arguments=None):
     torch.set_num_threads(options.threads)
     torch.set_num_interop_threads(1)
     Server.threads = options.threads
+    warm()
     Server(options.run_dir).serve(options.fd)
     sys.exit(0)

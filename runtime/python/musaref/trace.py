@@ -85,7 +85,7 @@ class Trace(TorchDispatchMode):
         self.bytes = 0
         self.computes = False
         self.random = False
-        self.fewest_normalised = 1 << 62
+        self.normalised = []   # values behind each batch statistic, call by call
         self.terms = 0       # numbers added up on the way to one result, summed over the operators
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
@@ -107,7 +107,7 @@ class Trace(TorchDispatchMode):
             self.computes |= any(t.numel() > 0 for t in _tensors(outs))
         if "batch_norm" in name and isinstance(args[0], torch.Tensor) and args[0].dim() > 1 and \
                 any(a is True for a in args[3:7]):  # the `training` flag
-            self.fewest_normalised = min(self.fewest_normalised, args[0].numel() // max(1, args[0].shape[1]))
+            self.normalised.append(args[0].numel() // max(1, args[0].shape[1]))
         if not func.is_view:
             formula = flop_registry.get(packet)
             if formula is not None:
