@@ -1,0 +1,5 @@
+// Stand-in; everything is in cudnn.h.
+#ifndef MUSACODER_VENDOR_CUDNN_ADV_H_
+#define MUSACODER_VENDOR_CUDNN_ADV_H_
+#include "cudnn.h"
+#endif

@@ -1,0 +1,8 @@
+// Stand-in for cuDNN's version; see cudnn.h.
+#ifndef MUSACODER_VENDOR_CUDNN_VERSION_H_
+#define MUSACODER_VENDOR_CUDNN_VERSION_H_
+#define CUDNN_MAJOR 9
+#define CUDNN_MINOR 19
+#define CUDNN_PATCHLEVEL 0
+#define CUDNN_VERSION (CUDNN_MAJOR * 10000 + CUDNN_MINOR * 100 + CUDNN_PATCHLEVEL)
+#endif
