@@ -226,3 +226,5 @@ def main():
 
 if __name__ == "__main__":
     main()
+    sys.stdout.flush()
+    os._exit(0)   # torch takes a second to be torn down

@@ -72,12 +72,17 @@ std::size_t find_at_line_start(std::string_view text, std::string_view marker, s
   return std::string_view::npos;
 }
 
+// Leading blank lines stay when no header follows: line numbers are those of the file.
 void cut_heads(std::string_view& body) {
+  std::string_view rest = trim_left(body);
   for (bool again = true; again;) {
     again = false;
-    body = trim_left(body);
-    for (std::string_view head : kHeads)
-      if (body.starts_with(head)) body.remove_prefix(head.size()), again = true;
+    for (std::string_view head : kHeads) {
+      if (!rest.starts_with(head)) continue;
+      rest.remove_prefix(head.size());
+      body = rest = trim_left(rest);
+      again = true;
+    }
   }
 }
 
