@@ -1,0 +1,845 @@
+"""The virtual GPU as torch's `cuda` device.
+
+    torch_device.install()                       # once, before a candidate's code: patches torch
+    torch_device.connect(fd)                     # in the child: the socket of musacoder-vgpud
+    module = torch_device.load_extension(path)   # a built extension with its functions as callables
+    x = torch_device.tensor_from_address(address, (2, 3), (3, 1), torch.float32)
+    with torch_device.CpuOpRecorder() as recorder:      # one forward: the policy is in force
+        y = model(x)
+    recorder.ops                                 # compute operators that ran on CPU tensors: ["aten::mm"]
+    torch_device.take_refused()                  # operators refused (strict) or booked (report) on the device
+    torch_device.address_of(y)
+
+`.cuda()`, `device="cuda"`, `x.is_cuda`, `x.device`, `torch.cuda.*` mean this device; a second one does not exist. Device
+tensors are torch.Tensor objects of torch's PrivateUse1 backend (libmusacoder_torch.so, found beside this file's folder in
+../lib or by MUSACODER_TORCH_LIBRARY). Everything raises RuntimeError as torch does; faults of the device start with
+"CUDA error".
+"""
+
+import contextlib
+import ctypes
+import functools
+import json
+import os
+import sys
+import types
+
+import torch
+
+_HERE = os.path.dirname(os.path.abspath(__file__))
+_CUDA = torch.device("cuda", 0)
+_TensorBase = torch._C.TensorBase
+_device_of = _TensorBase.device.__get__
+_installed = False
+_ops = None
+_gpu = "h200"
+_VGPU = None   # torch.device of the backend, set by install()
+
+
+# ---- the library -----------------------------------------------------------------------------------------------------
+
+def library_path():
+    """Path of libmusacoder_torch.so."""
+    given = os.environ.get("MUSACODER_TORCH_LIBRARY")
+    if given:
+        return given
+    for folder in (_HERE, os.path.realpath(_HERE)):
+        path = os.path.join(os.path.dirname(folder), "lib", "libmusacoder_torch.so")
+        if os.path.exists(path):
+            return path
+    raise RuntimeError("libmusacoder_torch.so was not found; build the target musacoder_torch or set MUSACODER_TORCH_LIBRARY")
+
+
+def install(policy="strict"):
+    """Loads the library and makes torch's `cuda` mean the virtual GPU. Touches no device. Idempotent."""
+    global _installed, _ops, _VGPU
+    if _installed:
+        set_policy(policy)
+        return
+    ctypes.CDLL(library_path(), mode=os.RTLD_NOW | os.RTLD_LOCAL)
+    _ops = types.SimpleNamespace(**{name: getattr(torch.ops.musacoder, name).default for name in (
+        "connect", "connected", "set_policy", "enforce", "take_refused", "record_cpu_ops", "take_cpu_ops", "allowed",
+        "load_extension", "call", "from_device", "device_address", "synchronize", "last_error", "properties")})
+    _VGPU = torch.device("vgpu", 0)
+    _patch_tensor()
+    _patch_modules()
+    _patch_cuda()
+    _patch_misc()
+    _mode = _Cuda()
+    _mode.__enter__()
+    _installed = True
+    set_policy(policy)
+
+
+def set_policy(policy):
+    """"strict": an operator that is not allowed raises; "report": it runs on the CPU and is booked."""
+    _ops.set_policy(policy)
+
+
+def set_gpu(name):
+    """The GPU whose name and properties torch.cuda reports before the device is connected."""
+    global _gpu
+    _gpu = str(name)
+
+
+def connect(fd):
+    """Speaks to the device through this socket from now on. Once per process, after fork."""
+    _ops.connect(int(fd))
+
+
+def synchronize():
+    """Waits for the device; raises its fault."""
+    _ops.synchronize()
+
+
+def is_device_fault(error):
+    """Whether an exception reports a fault of the device (illegal access, launch failure, …), not a Python error."""
+    text = str(error)
+    return isinstance(error, RuntimeError) and text.startswith("CUDA error") and "invalid device ordinal" not in text
+
+
+def is_on_device(tensor):
+    return _device_of(tensor).type == "vgpu"
+
+
+def address_of(tensor):
+    """Device address of the tensor's element (0, …, 0)."""
+    with torch._C.DisableTorchFunction():
+        return _ops.device_address(tensor)
+
+
+def tensor_from_address(address, shape, strides, dtype):
+    """A tensor over device memory that it does not own; strides in elements."""
+    with torch._C.DisableTorchFunction():
+        return _ops.from_device(int(address), [int(n) for n in shape], [int(n) for n in strides], dtype)
+
+
+def take_refused():
+    """Operators refused or booked since the last call: ["aten::mm"]."""
+    return list(_ops.take_refused())
+
+
+def allowed_operators():
+    """Names of the operators that a candidate may call on the device inside forward, without "aten::"."""
+    return list(_ops.allowed())
+
+
+class CpuOpRecorder:
+    """One forward: the policy is in force on the device, compute operators on CPU tensors are noted in `ops`.
+
+    Views, copies, creation and tensors of one element do not count. Outside of it any operator runs, on the CPU where the
+    device has none.
+    """
+
+    def __init__(self):
+        self.ops = []
+
+    def __enter__(self):
+        _ops.take_cpu_ops()
+        _ops.record_cpu_ops(True)
+        _ops.enforce(True)
+        return self
+
+    def __exit__(self, *_):
+        _ops.enforce(False)
+        _ops.record_cpu_ops(False)
+        self.ops = list(_ops.take_cpu_ops())
+
+
+# ---- devices by name -------------------------------------------------------------------------------------------------
+
+def _map_device(value):
+    """What "cuda" means, in any form that torch takes; everything else unchanged."""
+    if isinstance(value, str):
+        if value == "cuda" or value == "cuda:0":
+            return _VGPU
+        if value.startswith("cuda:"):
+            torch.device(value)   # its own complaint about the form
+            raise RuntimeError("CUDA error: invalid device ordinal")
+        return value
+    if isinstance(value, torch.device):
+        if value.type == "cuda":
+            if value.index:
+                raise RuntimeError("CUDA error: invalid device ordinal")
+            return _VGPU
+        return value
+    return value
+
+
+def _map_index(value):
+    if isinstance(value, int) and not isinstance(value, bool):
+        if value != 0:
+            raise RuntimeError("CUDA error: invalid device ordinal")
+        return _VGPU
+    return _map_device(value)
+
+
+_TAKES_DEVICE_FIRST = set()     # functions whose first positional argument after self may be a device
+_GETTERS = {}                   # functions answered here, never by torch
+
+
+class _Cuda(torch.overrides.TorchFunctionMode):
+    """Stays entered for the life of the process."""
+
+    def __torch_function__(self, function, types_, args=(), kwargs=None):
+        answer = _GETTERS.get(function)
+        if answer is not None:
+            return answer(*args, **(kwargs or {}))
+        if kwargs and "device" in kwargs:
+            kwargs = {**kwargs, "device": _map_index(kwargs["device"])}
+            generator = kwargs.get("generator")
+            if generator is not None and generator.device.type == "vgpu":
+                kwargs["generator"] = None
+        if len(args) > 1 and function in _TAKES_DEVICE_FIRST:
+            args = (args[0], _map_index(args[1]), *args[2:])
+        return function(*args, **(kwargs or {}))
+
+
+def _patch_tensor():
+    T = torch.Tensor
+    base_repr = T.__repr__
+    base_deepcopy = T.__deepcopy__
+    base_type = _TensorBase.type
+    base_numpy = _TensorBase.numpy
+    base_pin = _TensorBase.pin_memory
+    _TAKES_DEVICE_FIRST.update({T.to, T.type, torch.as_tensor, T.pin_memory})
+
+    def on_device(self):
+        return _device_of(self).type == "vgpu"
+
+    def device(self):
+        found = _device_of(self)
+        return _CUDA if found.type == "vgpu" else found
+
+    def get_device(self):
+        found = _device_of(self)
+        return 0 if found.type == "vgpu" else -1 if found.index is None else found.index
+
+    def cuda(self, device=None, non_blocking=False, memory_format=torch.preserve_format):
+        _map_index(_CUDA if device is None else device)
+        return _raw_to(self, _VGPU, non_blocking=non_blocking, memory_format=memory_format)
+
+    def shown(self, *, tensor_contents=None):
+        if not on_device(self):
+            return base_repr(self, tensor_contents=tensor_contents)
+        with torch._C.DisableTorchFunction(), _unjudged():
+            text = base_repr(_raw_to(self.detach(), torch.device("cpu")))
+        text = text[:-1] + ", device='cuda:0'"
+        if isinstance(self, torch.nn.Parameter):
+            return "Parameter containing:\n" + text + (", requires_grad=True)" if self.requires_grad else ")")
+        return text + (", requires_grad=True)" if self.requires_grad else ")")
+
+    def deepcopy(self, memo):
+        if not on_device(self) or not self.is_leaf:
+            return base_deepcopy(self, memo)
+        if id(self) in memo:
+            return memo[id(self)]
+        copy = self.detach().clone()
+        if isinstance(self, torch.nn.Parameter):
+            copy = torch.nn.Parameter(copy, self.requires_grad)
+        elif self.requires_grad:
+            copy.requires_grad_()
+        copy.__dict__.update(self.__dict__)
+        memo[id(self)] = copy
+        return copy
+
+    def type_(self, dtype=None, non_blocking=False, **kwargs):
+        if dtype is None:
+            name = base_type(self)
+            return name.replace("torch.vgpu.", "torch.cuda.") if on_device(self) else name
+        if isinstance(dtype, str) and dtype.startswith("torch.cuda."):
+            return self.cuda().type(getattr(torch, dtype.removeprefix("torch.cuda.")).dtype)
+        return base_type(self, dtype, non_blocking, **kwargs)
+
+    def numpy(self, *args, **kwargs):
+        if on_device(self):
+            raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
+                            "memory first.")
+        return base_numpy(self, *args, **kwargs)
+
+    def pin_memory(self, device=None):
+        return self if not on_device(self) else base_pin(self)
+
+    _raw_to = _TensorBase.to
+    T.device = property(device)
+    T.is_cuda = property(on_device)
+    T.get_device = get_device
+    T.cuda = cuda
+    T.__repr__ = shown
+    T.__deepcopy__ = deepcopy
+    T.type = type_
+    T.numpy = numpy
+    T.pin_memory = pin_memory
+    T.is_pinned = lambda self, device=None: False
+    T.record_stream = lambda self, stream: None
+    _GETTERS.update({_TensorBase.device.__get__: device, _TensorBase.is_cuda.__get__: on_device,
+                     _TensorBase.get_device: get_device, _TensorBase.cuda: cuda})
+    _TAKES_DEVICE_FIRST.add(_TensorBase.to)
+
+
+@contextlib.contextmanager
+def _unjudged():
+    """Printing is not computing."""
+    refused = _ops.take_refused()
+    _ops.enforce(False)
+    try:
+        yield
+    finally:
+        _ops.enforce(_enforced())
+        del refused
+
+
+def _enforced():
+    return False
+
+
+def _patch_modules():
+    M = torch.nn.Module
+    base_apply = M._apply
+    base_to = M.to
+
+    def apply(self, fn, recurse=True):
+        # torch assigns new parameters when the kind of device changes; on CUDA the objects stay, and candidates rely on it.
+        def keep(tensor):
+            out = fn(tensor)
+            if isinstance(tensor, torch.nn.Parameter) and out is not tensor and _device_of(out) != _device_of(tensor):
+                try:
+                    torch.utils.swap_tensors(tensor, torch.nn.Parameter(out, tensor.requires_grad))
+                    return tensor
+                except RuntimeError:
+                    return out
+            return out
+        return base_apply(self, keep, recurse)
+
+    def cuda(self, device=None):
+        return self._apply(lambda tensor: tensor.cuda(device))
+
+    def to(self, *args, **kwargs):
+        if args:
+            args = (_map_index(args[0]), *args[1:])
+        if "device" in kwargs:
+            kwargs["device"] = _map_index(kwargs["device"])
+        return base_to(self, *args, **kwargs)
+
+    M._apply = apply
+    M.cuda = cuda
+    M.to = to
+
+
+# ---- torch.cuda ------------------------------------------------------------------------------------------------------
+
+_GPUS = {"h200": ("NVIDIA H200", [9, 0, 132, 32, 1024, 2048, 65536, 1980000, 3201000, 6144, 49152, 232448, 233472,
+                                  150754820096, 62914560, 150754820096])}
+
+
+def _properties(device=None):
+    if device is not None:
+        _map_index(device)
+    name, n = _ops.properties() if _ops.connected() else _GPUS.get(_gpu, _GPUS["h200"])
+    return types.SimpleNamespace(
+        name=name, major=n[0], minor=n[1], multi_processor_count=n[2], warp_size=n[3], max_threads_per_block=n[4],
+        max_threads_per_multi_processor=n[5], regs_per_multiprocessor=n[6], clock_rate=n[7], memory_clock_rate=n[8],
+        memory_bus_width=n[9], shared_memory_per_block=n[10], shared_memory_per_block_optin=n[11],
+        shared_memory_per_multiprocessor=n[12], total_memory=n[13], L2_cache_size=n[14], is_integrated=0,
+        is_multi_gpu_board=0, gcnArchName="", uuid="")
+
+
+class Stream:
+    """A stream of a device that runs one thing at a time."""
+
+    def __init__(self, device=None, priority=0, **_):
+        self.priority = priority
+        self.device = _CUDA
+        self.device_index = 0
+        self.cuda_stream = 0
+        self.stream_id = 0
+
+    def synchronize(self):
+        synchronize()
+
+    def query(self):
+        return True
+
+    def wait_event(self, event):
+        pass
+
+    def wait_stream(self, stream):
+        pass
+
+    def record_event(self, event=None):
+        event = Event() if event is None else event
+        event.record(self)
+        return event
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        pass
+
+    def __eq__(self, other):
+        return isinstance(other, Stream)
+
+    def __hash__(self):
+        return 0
+
+
+class Event:
+    """Times are the host's and say nothing about a GPU."""
+
+    def __init__(self, enable_timing=False, blocking=False, interprocess=False, external=False):
+        self._time = None
+
+    def record(self, stream=None):
+        import time
+        synchronize()
+        self._time = time.perf_counter()
+
+    def wait(self, stream=None):
+        pass
+
+    def query(self):
+        return True
+
+    def synchronize(self):
+        synchronize()
+
+    def elapsed_time(self, end):
+        if self._time is None or end._time is None:
+            raise RuntimeError("Both events must be recorded before calculating elapsed time.")
+        return (end._time - self._time) * 1e3
+
+
+class _StreamContext(contextlib.AbstractContextManager):
+    def __init__(self, stream=None):
+        self.stream = stream
+
+    def __exit__(self, *_):
+        return None
+
+
+class _DeviceContext(contextlib.AbstractContextManager):
+    def __init__(self, device=None):
+        if isinstance(device, torch.Tensor):
+            device = None
+        if device is not None and device != -1:
+            _map_index(device)
+
+    def __exit__(self, *_):
+        return None
+
+
+def _nothing(*_args, **_kwargs):
+    return None
+
+
+def _patch_cuda():
+    C = torch.cuda
+    stream = Stream()
+
+    def current_stream(device=None):
+        return stream
+
+    def check_device(device=None):
+        if device is not None:
+            _map_index(device)
+
+    replacements = {
+        "is_available": lambda: True, "device_count": lambda: 1, "current_device": lambda: 0, "is_initialized": lambda: True,
+        "init": _nothing, "_lazy_init": _nothing, "set_device": check_device, "empty_cache": _nothing, "ipc_collect": _nothing,
+        "synchronize": lambda device=None: (check_device(device), synchronize())[1],
+        "current_stream": current_stream, "default_stream": current_stream, "set_stream": _nothing,
+        "get_device_properties": _properties, "get_device_name": lambda device=None: _properties(device).name,
+        "get_device_capability": lambda device=None: (_properties(device).major, _properties(device).minor),
+        "get_arch_list": lambda: ["sm_90"], "is_bf16_supported": lambda including_emulation=True: True,
+        "mem_get_info": lambda device=None: (_properties().total_memory, _properties().total_memory),
+        "memory_allocated": lambda device=None: 0, "max_memory_allocated": lambda device=None: 0,
+        "memory_reserved": lambda device=None: 0, "max_memory_reserved": lambda device=None: 0,
+        "reset_peak_memory_stats": _nothing, "reset_max_memory_allocated": _nothing,
+        "manual_seed": _nothing, "manual_seed_all": _nothing, "seed": _nothing, "seed_all": _nothing,
+        "initial_seed": torch.initial_seed,
+        "get_rng_state": lambda device=None: torch.get_rng_state(), "get_rng_state_all": lambda: [torch.get_rng_state()],
+        "set_rng_state": _nothing, "set_rng_state_all": _nothing,
+        "Stream": Stream, "ExternalStream": Stream, "Event": Event, "stream": _StreamContext, "StreamContext": _StreamContext,
+        "device": _DeviceContext, "device_of": _DeviceContext,
+        "can_device_access_peer": lambda *_: False, "utilization": lambda *_: 0,
+    }
+    for name, value in replacements.items():
+        setattr(C, name, value)
+        module = sys.modules.get("torch.cuda.memory")
+        if module is not None and hasattr(module, name):
+            setattr(module, name, value)
+        module = sys.modules.get("torch.cuda.random")
+        if module is not None and hasattr(module, name):
+            setattr(module, name, value)
+    torch.version.cuda = torch.version.cuda or "13.0"
+    torch.backends.cuda.is_built = lambda: True
+    torch.backends.cudnn.is_available = lambda: True
+    # torch looks for torch.<backend name> when it meets the device.
+    module = types.ModuleType("torch.vgpu")
+    for name in ("is_available", "device_count", "current_device", "is_initialized", "synchronize", "current_stream",
+                 "manual_seed", "manual_seed_all", "get_rng_state", "set_rng_state", "set_device", "Stream", "Event", "stream"):
+        setattr(module, name, replacements[name])
+    module._is_in_bad_fork = lambda: False
+    module._lazy_init = _nothing
+    module.get_amp_supported_dtype = lambda: [torch.float16, torch.bfloat16]
+    torch._register_device_module("vgpu", module)
+
+
+class _NoAutocast(contextlib.ContextDecorator):
+    """autocast changes which operators of torch run in half precision; candidates' kernels see no difference."""
+
+    def __init__(self, *_args, **_kwargs):
+        pass
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+
+def _patch_misc():
+    base_generator = torch.Generator
+
+    class Generator(base_generator):
+        def __new__(cls, device="cpu"):
+            mapped = _map_index(device)
+            return base_generator.__new__(base_generator, "cpu" if mapped is _VGPU else mapped)
+
+    torch.Generator = Generator
+
+    class Autocast(torch.autocast):
+        def __new__(cls, device_type="cuda", *args, **kwargs):
+            if torch.device(device_type).type == "cuda":
+                return _NoAutocast()
+            return super().__new__(cls)
+
+    for module in (torch, torch.amp, torch.amp.autocast_mode):
+        module.autocast = Autocast
+    torch.cuda.amp.autocast = _NoAutocast
+    base_load = torch.load
+
+    @functools.wraps(base_load)
+    def load(f, map_location=None, **kwargs):
+        moved = isinstance(map_location, (str, torch.device)) and _map_device(map_location) is _VGPU
+        out = base_load(f, map_location="cpu" if moved else map_location, **kwargs)
+        return out
+
+    torch.load = load
+
+
+# ---- extensions ------------------------------------------------------------------------------------------------------
+
+(_NONE, _TENSOR, _INT, _DOUBLE, _BOOL, _STRING, _COMPLEX, _DTYPE, _DEVICE, _LAYOUT, _MEMORY_FORMAT, _INTS, _DOUBLES, _BOOLS,
+ _TENSORS, _VALUES) = range(16)
+_SCALAR_TYPES = {
+    torch.uint8: 0, torch.int8: 1, torch.int16: 2, torch.int32: 3, torch.int64: 4, torch.float16: 5, torch.float32: 6,
+    torch.float64: 7, torch.complex32: 8, torch.complex64: 9, torch.complex128: 10, torch.bool: 11, torch.bfloat16: 15,
+    torch.float8_e5m2: 23, torch.float8_e4m3fn: 24, torch.uint16: 27, torch.uint32: 28, torch.uint64: 29}
+_DTYPES = {number: dtype for dtype, number in _SCALAR_TYPES.items()}
+_MEMORY_FORMATS = {torch.contiguous_format: 0, torch.preserve_format: 1, torch.channels_last: 2, torch.channels_last_3d: 3}
+_SHOWN_TYPES = {"Tensor": "torch.Tensor", "ScalarType": "torch.dtype", "Device": "torch.device", "Layout": "torch.layout",
+                "MemoryFormat": "torch.memory_format", "Scalar": "Union[int, float, complex, bool]"}
+
+
+class _Mismatch(Exception):
+    """An argument does not fit its parameter."""
+
+
+class _Flat:
+    """The argument lists of torch.ops.musacoder.call."""
+
+    def __init__(self):
+        self.kinds, self.tensors, self.ints, self.floats, self.strings = [], [], [], [], []
+
+
+def _as_int(value, bits, signed):
+    if isinstance(value, float):
+        raise _Mismatch
+    try:
+        number = value.__index__()
+    except (AttributeError, TypeError, RuntimeError):
+        try:
+            if isinstance(value, (str, bytes)):
+                raise _Mismatch
+            number = int(value)
+        except (TypeError, ValueError, RuntimeError):
+            raise _Mismatch from None
+    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if signed else (0, (1 << bits) - 1)
+    if not low <= number <= high:
+        raise _Mismatch
+    return number - (1 << 64) if number >= 1 << 63 else number
+
+
+def _as_float(value):
+    if isinstance(value, (str, bytes)) or value is None:
+        raise _Mismatch
+    try:
+        return float(value)
+    except (TypeError, ValueError, RuntimeError):
+        raise _Mismatch from None
+
+
+def _as_bool(value):
+    if value is None:
+        return False
+    try:
+        return bool(value) if hasattr(type(value), "__bool__") else _raise_mismatch()
+    except RuntimeError:
+        raise _Mismatch from None
+
+
+def _raise_mismatch():
+    raise _Mismatch
+
+
+def _put(flat, kind, value):
+    """Appends a value of type text `kind`, converted as pybind11 and torch's own casters do."""
+    if kind.endswith("?"):
+        if value is None:
+            flat.kinds.append(_NONE)
+            return
+        kind = kind[:-1]
+    if kind.endswith("]"):
+        element, _, count = kind[:-1].partition("[")
+        if isinstance(value, (str, bytes, dict, set)) or not (hasattr(value, "__len__") and hasattr(value, "__getitem__")):
+            raise _Mismatch
+        if isinstance(value, torch.Tensor):
+            raise _Mismatch
+        items = list(value)
+        if count and len(items) != int(count):
+            raise _Mismatch
+        if element == "Tensor":
+            if not all(isinstance(item, torch.Tensor) for item in items):
+                raise _Mismatch
+            flat.kinds += [_TENSORS, len(items)]
+            flat.tensors += items
+        elif element == "float":
+            flat.floats += [_as_float(item) for item in items]
+            flat.kinds += [_DOUBLES, len(items)]
+        elif element == "bool":
+            flat.ints += [int(_as_bool(item)) for item in items]
+            flat.kinds += [_BOOLS, len(items)]
+        else:
+            flat.ints += [_as_int(item, *_int_form(element)) for item in items]
+            flat.kinds += [_INTS, len(items)]
+        return
+    if kind == "Tensor":
+        if not isinstance(value, torch.Tensor):
+            raise _Mismatch
+        flat.kinds.append(_TENSOR)
+        flat.tensors.append(value)
+    elif kind == "float":
+        flat.floats.append(_as_float(value))
+        flat.kinds.append(_DOUBLE)
+    elif kind == "bool":
+        flat.ints.append(int(_as_bool(value)))
+        flat.kinds.append(_BOOL)
+    elif kind == "str":
+        if not isinstance(value, (str, bytes)):
+            raise _Mismatch
+        flat.strings.append(value if isinstance(value, str) else value.decode())
+        flat.kinds.append(_STRING)
+    elif kind == "ScalarType":
+        if not isinstance(value, torch.dtype):
+            raise _Mismatch
+        flat.ints.append(_SCALAR_TYPES[value])
+        flat.kinds.append(_DTYPE)
+    elif kind == "Device":
+        if not isinstance(value, torch.device):
+            raise _Mismatch
+        flat.ints += [1 if value.type in ("cuda", "vgpu") else 0, -1 if value.index is None else value.index]
+        flat.kinds.append(_DEVICE)
+    elif kind == "Layout":
+        if value is not torch.strided:
+            raise _Mismatch
+        flat.ints.append(0)
+        flat.kinds.append(_LAYOUT)
+    elif kind == "MemoryFormat":
+        if value not in _MEMORY_FORMATS:
+            raise _Mismatch
+        flat.ints.append(_MEMORY_FORMATS[value])
+        flat.kinds.append(_MEMORY_FORMAT)
+    elif kind == "Scalar":
+        if isinstance(value, torch.Tensor) and value.dim() == 0:
+            value = value.item()
+        if isinstance(value, bool):
+            flat.kinds.append(_BOOL)
+            flat.ints.append(int(value))
+        elif isinstance(value, int):
+            flat.kinds.append(_INT)
+            flat.ints.append(_as_int(value, 64, True))
+        elif isinstance(value, float):
+            flat.kinds.append(_DOUBLE)
+            flat.floats.append(value)
+        elif isinstance(value, complex):
+            flat.kinds.append(_COMPLEX)
+            flat.floats += [value.real, value.imag]
+        else:
+            raise _Mismatch
+    else:
+        flat.ints.append(_as_int(value, *_int_form(kind)))
+        flat.kinds.append(_INT)
+
+
+def _int_form(kind):
+    return int(kind.lstrip("uint")), not kind.startswith("u")
+
+
+def _stored(pair):
+    """The Python value of a default or an attribute."""
+    kind, value = pair
+    if kind == _DOUBLE:
+        return float(value)
+    if kind == _BOOL:
+        return bool(value)
+    if kind == _COMPLEX:
+        return complex(float(value[0]), float(value[1]))
+    if kind == _DTYPE:
+        return _DTYPES.get(value)
+    if kind == _DEVICE:
+        return torch.device("cuda" if value[0] == 1 else "cpu", *([value[1]] if value[1] >= 0 else []))
+    if kind == _DOUBLES:
+        return [float(item) for item in value]
+    if kind == _MEMORY_FORMAT:
+        return {number: form for form, number in _MEMORY_FORMATS.items()}[value]
+    return value
+
+
+def _read(result):
+    kinds, tensors, ints, floats, strings = (iter(part) for part in result)
+
+    def one():
+        kind = next(kinds)
+        if kind == _NONE:
+            return None
+        if kind == _TENSOR:
+            return next(tensors)
+        if kind == _DOUBLE:
+            return next(floats)
+        if kind == _BOOL:
+            return bool(next(ints))
+        if kind == _STRING:
+            return next(strings)
+        if kind == _COMPLEX:
+            return complex(next(floats), next(floats))
+        if kind == _DTYPE:
+            return _DTYPES.get(next(ints))
+        if kind == _DEVICE:
+            type_, index = next(ints), next(ints)
+            return torch.device("cuda" if type_ == 1 else "cpu", *([index] if index >= 0 else []))
+        if kind in (_TENSORS, _VALUES):
+            items = [one() for _ in range(next(kinds))]
+            return items if kind == _TENSORS else tuple(items)
+        if kind == _DOUBLES:
+            return [next(floats) for _ in range(next(kinds))]
+        if kind == _INTS:
+            return [next(ints) for _ in range(next(kinds))]
+        if kind == _BOOLS:
+            return [bool(next(ints)) for _ in range(next(kinds))]
+        value = next(ints)
+        if kind == _MEMORY_FORMAT:
+            return {number: form for form, number in _MEMORY_FORMATS.items()}[value]
+        return torch.strided if kind == _LAYOUT else value
+
+    return one()
+
+
+def _shown_type(kind):
+    if kind.endswith("?"):
+        return f"Optional[{_shown_type(kind[:-1])}]"
+    if kind.endswith("]"):
+        return f"List[{_shown_type(kind.partition('[')[0])}]"
+    if kind.startswith("("):
+        return f"Tuple[{', '.join(_shown_type(part) for part in kind[1:-1].split(', '))}]"
+    if kind in _SHOWN_TYPES:
+        return _SHOWN_TYPES[kind]
+    return "int" if kind.lstrip("u").startswith("int") else kind
+
+
+class _Overload:
+    def __init__(self, index, description):
+        self.index = index
+        self.parameters = [(p["name"] or f"arg{i}", bool(p["name"]), p["type"], p.get("default"))
+                           for i, p in enumerate(description["parameters"])]
+        self.kinds = [p[2] for p in self.parameters]
+        shown = ", ".join(f"{name}: {_shown_type(kind)}" + ("" if default is None else f" = {_stored(default)!r}")
+                          for name, _, kind, default in self.parameters)
+        self.signature = f"({shown}) -> {_shown_type(description['returns'])}"
+
+    def flatten(self, args, kwargs):
+        if len(args) > len(self.parameters):
+            raise _Mismatch
+        flat = _Flat()
+        used = 0
+        for i, (name, by_name, kind, default) in enumerate(self.parameters):
+            if i < len(args):
+                if by_name and name in kwargs:
+                    raise _Mismatch
+                value = args[i]
+            elif by_name and name in kwargs:
+                value = kwargs[name]
+                used += 1
+            elif default is not None:
+                value = _stored(default)
+            else:
+                raise _Mismatch
+            _put(flat, kind, value)
+        if used != len(kwargs):
+            raise _Mismatch
+        return flat
+
+
+def _show(value):
+    if isinstance(value, torch.Tensor):
+        return f"tensor of shape {tuple(value.shape)}, {value.dtype}, on {value.device}"
+    return repr(value)[:200]
+
+
+def _make_function(handle, name, overloads, doc):
+    call = _ops.call
+
+    def function(*args, **kwargs):
+        for overload in overloads:
+            try:
+                flat = overload.flatten(args, kwargs)
+            except _Mismatch:
+                continue
+            with torch._C.DisableTorchFunction():
+                result = call(handle, overload.index, flat.kinds, flat.tensors, flat.ints, flat.floats, flat.strings)
+            return _read(result)
+        raise TypeError(
+            f"{name}(): incompatible function arguments. The following argument types are supported:\n"
+            + "\n".join(f"    {i}. {overload.signature}" for i, overload in enumerate(overloads, 1))
+            + "\n\nInvoked with: " + ", ".join(map(_show, args))
+            + (("; " if args else "") + "kwargs: " + ", ".join(f"{k}={_show(v)}" for k, v in kwargs.items()) if kwargs else ""))
+
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = "\n".join(f"{name}{overload.signature}" for overload in overloads) + (f"\n\n{doc}" if doc else "")
+    return function
+
+
+def load_extension(path):
+    """The module of a built extension: its functions as callables, its attributes, its docstring.
+
+    Arguments are converted as pybind11 does; what does not fit raises TypeError ("incompatible function arguments").
+    A shared object that cannot be loaded raises ImportError.
+    """
+    try:
+        description = json.loads(_ops.load_extension(str(path)))
+    except RuntimeError as error:
+        raise ImportError(str(error)) from None
+    module = types.ModuleType(os.path.basename(str(path)).split(".")[0], description["doc"] or None)
+    module.__file__ = str(path)
+    by_name = {}
+    for index, function in enumerate(description["functions"]):
+        by_name.setdefault(function["name"], []).append((index, function))
+    for name, found in by_name.items():
+        overloads = [_Overload(index, function) for index, function in found]
+        setattr(module, name, _make_function(description["handle"], name, overloads, found[0][1]["doc"]))
+    for name, value in description["attributes"]:
+        setattr(module, name, _stored(value))
+    return module
+
+
