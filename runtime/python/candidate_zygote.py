@@ -31,6 +31,7 @@ from musarun import spawn  # noqa: E402
 
 MAX_LINE = 1 << 20
 MAX_ENDED = 4096
+REAP_S = 0.005
 
 
 def parse_arguments():
@@ -52,14 +53,18 @@ class Zygote:
         self.children = {}   # pid -> spawn.Child
         self.owner = {}      # descriptor -> spawn.Child
         self.ended = collections.OrderedDict()
+        self.strangers = False   # left by a candidate, still ending
         self.poll = select.poll()
         self.poll.register(sock, select.POLLIN)
 
     # ---- children
 
     def pump(self, timeout_s):
-        """Serves the children's pipes for up to timeout_s (None: for ever); True when the judge's socket is readable."""
+        """Serves the children's pipes for up to timeout_s (None: for long); True when the judge's socket is readable."""
         readable = False
+        if self.strangers:
+            self.strangers = spawn.kill_strangers(self.children)
+            timeout_s = REAP_S if timeout_s is None else min(timeout_s, REAP_S)
         for fd, _ in self.poll.poll(None if timeout_s is None else max(timeout_s, 0) * 1000):
             if fd == self.socket.fileno():
                 readable = True
@@ -83,7 +88,7 @@ class Zygote:
         self.ended[child.pid] = child.end
         while len(self.ended) > MAX_ENDED:
             self.ended.popitem(last=False)
-        spawn.kill_strangers(self.children)
+        self.strangers = spawn.kill_strangers(self.children)
 
     def pump_until(self, done, timeout_s):
         deadline = time.monotonic() + timeout_s

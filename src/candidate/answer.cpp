@@ -219,6 +219,7 @@ AnswerText cut_answer(std::string_view answer) {
   if (out.body.starts_with("\xef\xbb\xbf")) out.body.remove_prefix(3);
   cut_heads(out.body);
   cut_thinking(out);
+  if (out.thinking_cut) out.body = trim_left(out.body);
   cut_ends(out);
   return out;
 }

@@ -14,7 +14,6 @@ import os
 import resource
 import signal
 import socket
-import time
 
 OUTPUT_KEPT = 32 << 10          # head and tail of what the candidate printed, each
 _PR_SET_CHILD_SUBREAPER = 36
@@ -26,30 +25,23 @@ def become_subreaper():
     _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def kill_strangers(known, seconds=0.25):
-    """Kills and reaps children of this process that are not in `known`. What takes longer comes up next time.
+def kill_strangers(known):
+    """Kills and reaps children of this process that are not in `known`. True: some are still ending, come again.
 
-    Never waits for one of them alone: the first process of a PID namespace ends only after all others were reaped.
+    Never waits: the first process of a PID namespace ends only after all others were reaped.
     """
-    deadline = time.monotonic() + seconds
-    killed = set()
-    while time.monotonic() < deadline:
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children") as file:
+            strangers = [int(pid) for pid in file.read().split() if int(pid) not in known]
+    except OSError:
+        return False
+    for pid in strangers:
         try:
-            with open(f"/proc/self/task/{os.getpid()}/children") as file:
-                strangers = [int(pid) for pid in file.read().split() if int(pid) not in known]
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, os.WNOHANG)
         except OSError:
-            return
-        if not strangers:
-            return
-        for pid in strangers:
-            try:
-                if pid not in killed:
-                    os.kill(pid, signal.SIGKILL)
-                    killed.add(pid)
-                os.waitpid(pid, os.WNOHANG)
-            except OSError:
-                pass
-        time.sleep(0.001)
+            pass
+    return bool(strangers)
 
 
 def close_all_but(keep):
