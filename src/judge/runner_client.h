@@ -130,18 +130,18 @@ class RunnerClient {
 };
 
 struct ZygoteOptions {
-  std::string runtime_dir;          // holds python/, lib/
-  std::string python;
+  std::string runtime_dir = {};     // holds python/, lib/
+  std::string python = {};
   double start_timeout_s = 120;     // importing torch from a cold disk
   // For tests.
   bool sandbox = true;
-  std::string torch_device;         // module name; empty: torch_device
-  std::string extra_path;           // folder to import it from
+  std::string torch_device = {};    // module name; empty: torch_device
+  std::string extra_path = {};      // folder to import it from
 };
 
 struct SpawnOptions {
-  std::string writable;             // existing folder: working folder, home and temporary folder of the candidate
-  std::vector<std::string> readable;  // artefact cache, parameter files
+  std::string writable = {};        // existing folder: working folder, home and temporary folder of the candidate
+  std::vector<std::string> readable = {};  // artefact cache, parameter files
   std::string policy = "strict";    // or "report"
   std::string gpu = "h200";
   double cpu_s = 300;
