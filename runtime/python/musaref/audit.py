@@ -13,10 +13,12 @@ import torch
 from .compare import compare
 from .distributions import ORDER
 from .errors import TaskError
+from .tolerance import Leaf
 from .tree import leaves, tree_map
 
 AUDIT_SEED = 20_011
 POISON = 0xA5
+TOO_NOISY = 0.05   # honest error as a share of the result's rms
 
 
 def _fill(value):
@@ -89,6 +91,11 @@ def audit(task):
     if not again["pass"]:
         return {"status": "invalid_task:nondeterministic", "found": [], "message":
                 f"two runs of the reference on the same inputs differ: {again['message']}"}
+    noisy = next((leaf for _, _, leaf in first.expected.leaves if isinstance(leaf, Leaf) and leaf.ill_conditioned(0.0)
+                  and leaf.rms > 0), None)
+    if noisy is not None and noisy.honest > TOO_NOISY * noisy.rms:
+        return {"status": "invalid_task:ill_conditioned", "found": [], "message":
+                f"rounding alone changes the result by {noisy.honest:.3g} of values of {noisy.rms:.3g}: nothing can be verified"}
     bad = _not_finite(first)
     passing, tried, skipped = dict(CANDIDATES), 0, []
     for index in range(2 * len(ORDER)):

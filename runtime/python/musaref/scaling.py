@@ -34,7 +34,7 @@ MEMORY_BUDGET = 3 << 20           # bytes of inputs, outputs, parameters and buf
 INPUT_SHARE = 1 / 3               # of which inputs may take this part
 NEVER_BELOW = 8                   # values up to this are never touched
 REAL_RUN_BYTES = 64 << 20         # inputs of a trial run with real values, where meta tensors do not do
-SEARCH_OPERATORS = 4000           # traced over all steps tried; after this the best plan so far is taken (about 2 s)
+SEARCH_OPERATORS = 2500  # traced over all steps tried; after this the best plan so far is taken (about 1 s)
 
 # (role, floor): one after the other, each from where the last one ended.
 STAGES = (("batch", 16), ("spatial", 64), ("feature", 128), ("batch", 4), ("spatial", 32), ("feature", 64), ("heads", 8),
