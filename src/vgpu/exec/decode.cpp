@@ -1539,10 +1539,23 @@ void FunctionDecoder::terminator(const BasicBlock& block, std::uint32_t index) {
     fixups_.push_back({std::uint32_t(code_.insts.size() - 1), target, field});
   };
   const auto exit_block = std::uint32_t(blocks_.size());
+  auto only_exits = [&](std::uint32_t b) {
+    if (!f_.is_entry) return false;
+    if (b >= blocks_.size()) return true;
+    const Instruction& first = f_.body[blocks_[b].begin];
+    return first.guard < 0 && (first.opcode == "ret" || first.opcode == "exit");
+  };
   if (last.opcode == "bra") {
     ++counted_;
     std::uint32_t target = block_of_instruction_.at(last.operands[0].label);
-    if (last.guard >= 0) {
+    // Lanes that branch to a bare `ret` end there and then: they must not be waited for at barriers further on.
+    if (last.guard >= 0 && only_exits(target)) {
+      add(do_exit_if);
+      fix(index + 1, Fixup::Field::kTarget);
+    } else if (last.guard >= 0 && only_exits(index + 1)) {
+      add(do_exit_if).flags ^= 1;
+      fix(target, Fixup::Field::kTarget);
+    } else if (last.guard >= 0) {
       add(do_branch);
       fix(target, Fixup::Field::kTarget);
       fix(block.post_dominator, Fixup::Field::kRpc);
