@@ -51,7 +51,7 @@ def make_rows(data):
             "run": "cuda_l1",
             "reference": row["reference"],
             "candidate": row["candidate"],
-            "claimed": next((row[k] for k in row if "claim" in k or "speed" in k), None),
+            "claimed": row.get("claimed_speedup_vs_eager"),
         }
 
 
@@ -117,11 +117,10 @@ def report(out, data):
                   [(v["key"], v["status"], (v.get("cause") or "").replace("|", "/").replace("\n", " ")[:160],
                     json.dumps(v.get("recorded"))[:200].replace("|", "/")) for v in hits])
     if sets["cuda_l1"]:
-        h200 = {(r.get("level"), r.get("id")): r for r in read_jsonl(data / "cuda_l1_h200.jsonl")}
+        h200 = {"/".join(r["id"].split("_")[:2]): r for r in read_jsonl(data / "cuda_l1_h200.jsonl")}
         rows = []
         for v in sets["cuda_l1"]:
-            level, task = v["name"].replace("level", "").split("/")
-            seen = h200.get((int(level), int(task)), {})
+            seen = h200.get(v["name"].replace("level", ""), {})
             rows.append((v["name"], v["status"], v.get("claimed"), json.dumps(seen)[:220].replace("|", "/")))
         print("### cuda_l1 against the same candidates on an H200\n")
         table(["task", "ours", "claimed", "H200"], rows)

@@ -37,6 +37,7 @@ struct Diagnostic {
   std::string file;      // "cuda.cu", "main.cpp": names the candidate knows
   int line = 0;          // 1-based in that source as the candidate wrote it; 0 unknown
   std::string message;
+  int candidate_line = 0;  // of the candidate's own file, where the judge can map it; 0 unknown
   std::string kind;      // syntax, undefined_identifier, no_member, type_mismatch, missing_header, link, ptxas, other
 };
 
@@ -76,6 +77,9 @@ class Builder {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+// The source text that a diagnostic's file name stands for ("cuda_sources[0]", "main.cpp", a file of load()), or null.
+const std::string* source_of(const Extension& extension, const std::string& file);
 
 // The CUDA compiler: $MUSACODER_NVCC, $CUDA_HOME/bin, PATH, /usr/local/cuda, the python environment's nvidia wheels.
 Result<std::string> find_nvcc(const std::string& python);

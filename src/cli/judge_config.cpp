@@ -1,0 +1,40 @@
+#include "cli/judge_config.h"
+
+#include <charconv>
+
+#include "base/files.h"
+#include "base/paths.h"
+
+namespace musacoder::cli {
+
+Result<judge::JudgeConfig> judge_config(const JudgeOptions& options) {
+  judge::JudgeConfig config;
+  MC_ASSIGN_OR_RETURN(config.runtime_dir, base::find_runtime_dir());
+  config.python = base::find_python(config.runtime_dir);
+  if (config.python.empty())
+    return fail(Code::kNotFound, "no python with torch was found; run scripts/setup or set MUSACODER_PYTHON");
+  config.cache_dir = base::cache_dir();
+  MC_RETURN_IF_ERROR(base::make_dirs(config.cache_dir));
+  config.backend = options.backend;
+  config.gpu = options.gpu;
+  config.policy = options.policy;
+  config.trials = options.trials;
+  config.seed = options.seed;
+  config.scale = options.full_size ? "full" : "auto";
+  config.work_budget = options.work_budget;
+  config.audit = options.audit;
+  config.candidate_seconds = options.candidate_seconds;
+  for (const auto& pair : options.set) {
+    const auto equals = pair.find('=');
+    std::int64_t value = 0;
+    const char* end = pair.data() + pair.size();
+    const auto parsed = equals == std::string::npos ? std::from_chars_result{nullptr, std::errc::invalid_argument}
+                                                    : std::from_chars(pair.data() + equals + 1, end, value);
+    if (parsed.ec != std::errc() || parsed.ptr != end || equals == 0)
+      return fail(Code::kInvalidArgument, "--set takes NAME=INTEGER, e.g. batch_size=4, not '{}'", pair);
+    config.set[pair.substr(0, equals)] = value;
+  }
+  return config;
+}
+
+}  // namespace musacoder::cli

@@ -1,0 +1,846 @@
+#include "judge/judge.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "base/files.h"
+#include "base/hash.h"
+#include "candidate/candidate.h"
+#include "device/device.h"
+#include "judge/legality.h"
+#include "judge/reward.h"
+#include "judge/runner_client.h"
+#include "judge/tensor_tree.h"
+#include "task/reference_client.h"
+
+#ifndef MUSACODER_VERSION
+#define MUSACODER_VERSION "0.1.0"
+#endif
+
+namespace musacoder::judge {
+namespace {
+
+// Part of the key of stored audits: raise it when the audit or the tolerances change.
+constexpr const char* kAuditVersion = "1";
+
+using nlohmann::json;
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
+
+std::uint64_t random_seed() {
+  std::random_device device;
+  return (static_cast<std::uint64_t>(device()) << 16 ^ device()) & ((1ull << 48) - 1);
+}
+
+std::vector<std::string> strings_of(const json& value) {
+  std::vector<std::string> out;
+  if (!value.is_array()) return out;
+  for (const auto& item : value)
+    if (item.is_string()) out.push_back(item.get<std::string>());
+  return out;
+}
+
+std::string text_of(const json& value, const char* key, const char* otherwise = "") {
+  auto it = value.find(key);
+  return it != value.end() && it->is_string() ? it->get<std::string>() : otherwise;
+}
+
+std::string as_text(const json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+
+// Adds the time of a scope to Verdict::seconds[stage].
+class StageTimer {
+ public:
+  StageTimer(Verdict& verdict, const char* stage) : verdict_(verdict), stage_(stage), begin_(Clock::now()) {}
+  ~StageTimer() { verdict_.seconds[stage_] += seconds_since(begin_); }
+
+ private:
+  Verdict& verdict_;
+  const char* stage_;
+  Clock::time_point begin_;
+};
+
+void set_level(Verdict& verdict, int level, bool passed, std::string detail) {
+  verdict.levels[static_cast<std::size_t>(level)].state = passed ? LevelState::kPassed : LevelState::kFailed;
+  verdict.levels[static_cast<std::size_t>(level)].detail = std::move(detail);
+}
+
+WorstElement worst_from(const json& value) {
+  WorstElement worst;
+  worst.output = value.value("output", 0);
+  if (auto index = value.find("index"); index != value.end() && index->is_array())
+    for (const auto& i : *index)
+      if (i.is_number_integer()) worst.index.push_back(i.get<std::int64_t>());
+  auto number = [&](const char* key) {
+    auto it = value.find(key);
+    if (it == value.end()) return 0.0;
+    if (it->is_number()) return it->get<double>();
+    const std::string text = it->is_string() ? it->get<std::string>() : "nan";
+    return text == "inf" ? HUGE_VAL : text == "-inf" ? -HUGE_VAL : std::nan("");
+  };
+  worst.expected = number("expected");
+  worst.got = number("got");
+  worst.error = number("error");
+  worst.budget = number("budget");
+  worst.ratio = number("ratio");
+  return worst;
+}
+
+// Whether a candidate's own literals repeat sizes that scaling changed: then its kernels may be made for those sizes only.
+std::vector<const ScaledConstant*> hard_coded_sizes(const std::vector<ScaledConstant>& scaling,
+                                                    const std::vector<std::int64_t>& literals) {
+  std::vector<const ScaledConstant*> found;
+  for (const auto& constant : scaling) {
+    if (constant.from == constant.to) continue;
+    for (const std::int64_t literal : literals)
+      if (literal >= 8 && std::to_string(literal) == constant.from) {
+        found.push_back(&constant);
+        break;
+      }
+  }
+  return found;
+}
+
+}  // namespace
+
+// Everything that belongs to one lane and outlives a candidate.
+struct Judge::Impl {
+  JudgeConfig config;
+  std::shared_ptr<Shared> shared;
+  std::unique_ptr<device::Device> device;
+  std::unique_ptr<task::ReferenceClient> reference;
+  base::TempDir run_dir;       // files between the judge and the reference runner; candidates never see it
+  base::TempDir scratch_root;  // holds one folder a candidate
+  std::uint64_t seed = 0;
+  std::string last_code;
+
+  // The task that is open at the reference runner, kept while the next candidate is for the same one.
+  struct OpenTask {
+    std::string key;
+    json reply;
+    json handle() const { return reply.value("handle", json()); }
+  };
+  OpenTask open;
+  std::map<std::string, json> audits;  // task key → audit reply
+
+  // A request whose failure has a status of its own ("invalid_task:…" or "infra:…") in Error::message's first word.
+  Result<json> ask(const json& request, double seconds);
+  Status open_task(const std::string& id, const std::string& code, const std::map<std::string, std::int64_t>& pins,
+                   double work_budget);
+  Result<json> audit_task();
+};
+
+namespace {
+
+// A failure that already is a verdict: status, then the sentence.
+tl::unexpected<Error> ended(const std::string& status, const std::string& message) {
+  return tl::unexpected<Error>(Error{Code::kUnavailable, status + "\n" + message});
+}
+std::pair<std::string, std::string> status_of(const Error& error) {
+  const auto at = error.message.find('\n');
+  if (at == std::string::npos) return {"infra:reference_runner", error.message};
+  return {error.message.substr(0, at), error.message.substr(at + 1)};
+}
+
+}  // namespace
+
+Result<json> Judge::Impl::ask(const json& request, double seconds) {
+  const std::string op = text_of(request, "op");
+  auto reply = reference->request(request, seconds);
+  if (!reply) {
+    open = {};
+    if (reply.error().code == Code::kDeadlineExceeded)
+      return ended("invalid_task:timeout", fmt::format("the reference took longer than {:.0f} s in '{}'", seconds, op));
+    return ended("infra:reference_runner", fmt::format("the reference runner failed in '{}': {}", op, reply.error().message));
+  }
+  if (!reply->value("ok", false))
+    return ended(text_of(*reply, "status", "infra:reference_runner"), text_of(*reply, "message", "no message"));
+  return reply;
+}
+
+Status Judge::Impl::open_task(const std::string& id, const std::string& code,
+                              const std::map<std::string, std::int64_t>& pins, double work_budget) {
+  json pinned = json::object();
+  for (const auto& [name, value] : config.set) pinned[name] = value;
+  for (const auto& [name, value] : pins) pinned[name] = value;
+  const std::string key = base::sha256_hex(code) + config.scale + pinned.dump() + std::to_string(work_budget);
+  if (open.key == key) return ok();
+  if (!open.key.empty()) {
+    const json close = {{"op", "close"}, {"handle", open.handle()}};
+    open = {};
+    MC_RETURN_IF_ERROR(ask(close, 30));
+  }
+  MC_ASSIGN_OR_RETURN(json reply, ask({{"op", "open"},
+                                       {"task", id},
+                                       {"code", code},
+                                       {"scale", config.scale},
+                                       {"set", pinned},
+                                       {"work_budget", work_budget}},
+                                      config.reference_seconds));
+  open = {key, std::move(reply)};
+  return ok();
+}
+
+Result<json> Judge::Impl::audit_task() {
+  if (auto known = audits.find(open.key); known != audits.end()) return known->second;
+  const std::string path = config.cache_dir + "/audit/" + base::sha256_hex(open.key + kAuditVersion) + ".json";
+  if (auto text = base::read_file(path, 1 << 20)) {
+    json stored = json::parse(*text, nullptr, false);
+    if (stored.is_object() && stored.contains("status")) return audits[open.key] = stored;
+  }
+  MC_ASSIGN_OR_RETURN(json reply, ask({{"op", "audit"}, {"handle", open.handle()}}, config.reference_seconds * 2));
+  if (base::make_dirs(config.cache_dir + "/audit")) (void)base::write_file_atomic(path, reply.dump());
+  return audits[open.key] = reply;
+}
+
+// One candidate's way through the levels. Each step returns false when the verdict is decided.
+class Run {
+ public:
+  Run(Judge::Impl& lane, const JudgeRequest& request, Verdict& verdict, const StageCallback& on_stage)
+      : lane_(lane), config_(lane.config), request_(request), verdict_(verdict), on_stage_(on_stage) {}
+
+  void execute();
+
+ private:
+  bool finish(std::string status, std::string cause) {
+    verdict_.status = std::move(status);
+    verdict_.cause = std::move(cause);
+    return false;
+  }
+  bool infra(const std::string& what, const Error& error) { return finish("infra:" + what, error.message); }
+  void stage(const std::string& name) {
+    if (on_stage_) on_stage_(name);
+  }
+  bool extract();
+  bool open_task(const std::map<std::string, std::int64_t>& pins, double work_budget);
+  void attempt();   // one run at the present size
+  void reset();     // forget a run, keep what the extraction found
+  bool start();
+  bool load();
+  bool construct();
+  bool trials();
+  bool trial(int index, bool reverse, Trial& result);
+  void decide();
+  bool retry_with_pinned_sizes();
+  bool failed(const RunnerReply& reply, const std::string& step);
+  bool device_fault();
+  void note_reply(const RunnerReply& reply);
+  build::BuildResult build(const build::Extension& extension);
+  BuildCallback builder() {
+    return [this](const build::Extension& extension) { return build(extension); };
+  }
+  base::Deadline deadline(double seconds) const {
+    const double left = config_.candidate_seconds - (seconds_since(begin_) - build_seconds_ - reference_seconds_);
+    return base::Deadline::in(std::max(0.1, std::min(seconds, left)));
+  }
+
+  Judge::Impl& lane_;
+  const JudgeConfig& config_;
+  const JudgeRequest& request_;
+  Verdict& verdict_;
+  const StageCallback& on_stage_;
+
+  candidate::Candidate candidate_;
+  base::TempDir scratch_;
+  std::unique_ptr<device::Session> session_;
+  std::unique_ptr<RunnerClient> runner_;
+  std::unique_ptr<InputPlacer> placer_;
+  Legality legality_;
+  Clock::time_point begin_ = Clock::now();
+  double build_seconds_ = 0, reference_seconds_ = 0;
+  std::string failed_build_;         // status of a build that failed, and its sentence
+  std::string failed_build_cause_;
+  std::vector<std::uint64_t> passed_digests_;   // of the outputs of trials that passed
+  int windows_ = 0;
+};
+
+void Run::execute() {
+  StageTimer total(verdict_, "total");
+  verdict_.levels = {{"L0", {}, ""}, {"L1", {}, ""}, {"L2", {}, ""}, {"L3", {}, ""}, {"L4", {}, ""}};
+  verdict_.task = request_.task_id;
+  verdict_.task_hash = base::sha256_hex(request_.task_code);
+  verdict_.backend = lane_.device->name();
+  verdict_.gpu = lane_.device->gpu();
+  verdict_.policy = config_.policy;
+  verdict_.environment = lane_.shared->environment;
+  if (extract() && open_task({}, config_.work_budget)) {
+    attempt();
+    if (retry_with_pinned_sizes()) attempt();
+  }
+  verdict_.reward = reward_of(verdict_).value;
+}
+
+bool Run::extract() {
+  stage("extract");
+  StageTimer timer(verdict_, "extract");
+  auto extracted = lane_.shared->extractor->extract(request_.answer, request_.answer_name);
+  if (!extracted) return infra("extract", extracted.error());
+  candidate_ = std::move(*extracted);
+  lane_.last_code = candidate_.code;
+  verdict_.candidate_hash = candidate_.hash;
+  verdict_.notes = candidate_.notes;
+  if (candidate_.status == "ok") return true;
+  set_level(verdict_, 0, false, candidate_.message);
+  verdict_.exception_line = candidate_.line;
+  return finish(candidate_.status, candidate_.line > 0 ? fmt::format("{} (line {})", candidate_.message, candidate_.line)
+                                                       : candidate_.message);
+}
+
+bool Run::open_task(const std::map<std::string, std::int64_t>& pins, double work_budget) {
+  stage("reference");
+  StageTimer timer(verdict_, "reference");
+  if (auto opened = lane_.open_task(request_.task_id, request_.task_code, pins, work_budget); !opened) {
+    auto [status, message] = status_of(opened.error());
+    return finish(status, message);
+  }
+  const json& task = lane_.open.reply;
+  verdict_.scaled = task.value("scaled", false);
+  verdict_.work = task.value("work", 0.0);
+  verdict_.work_full = task.value("work_full", 0.0);
+  verdict_.scaling.clear();
+  for (const auto& change : task.value("scaling", json::array()))
+    verdict_.scaling.push_back({text_of(change, "name"), change.value("line", 0), as_text(change.value("from", json())),
+                                as_text(change.value("to", json())), text_of(change, "how", "auto")});
+  if (!config_.audit || !pins.empty()) return true;
+  auto audit = lane_.audit_task();
+  if (!audit) {
+    auto [status, message] = status_of(audit.error());
+    return finish(status, message);
+  }
+  const std::string status = text_of(*audit, "status", "ok");
+  if (status == "ok") return true;
+  std::vector<std::string> passed;
+  for (const auto& found : audit->value("found", json::array()))
+    if (found.value("passed", false)) passed.push_back(text_of(found, "candidate"));
+  std::string cause = text_of(*audit, "message");
+  if (cause.empty())
+    cause = passed.empty() ? "the task audit refused this task"
+                           : fmt::format("a trivial candidate passes on this task: {}", count_names(passed));
+  return finish(status, cause);
+}
+
+void Run::reset() {
+  verdict_.levels = {{"L0", {}, ""}, {"L1", {}, ""}, {"L2", {}, ""}, {"L3", {}, ""}, {"L4", {}, ""}};
+  verdict_.trials.clear();
+  verdict_.builds.clear();
+  verdict_.exception_type.clear();
+  verdict_.exception_message.clear();
+  verdict_.traceback.clear();
+  verdict_.exception_line = 0;
+  verdict_.fault.reset();
+  verdict_.ledger = {};
+  verdict_.refused_ops.clear();
+  verdict_.cpu_ops.clear();
+  verdict_.q = 0;
+  verdict_.compiled = verdict_.correct = verdict_.legal = false;
+  legality_ = {};
+  failed_build_.clear();
+  failed_build_cause_.clear();
+  passed_digests_.clear();
+  placer_.reset();
+  windows_ = 0;
+  build_seconds_ = reference_seconds_ = 0;
+}
+
+void Run::attempt() {
+  reset();
+  begin_ = Clock::now();
+  if (start() && load() && construct() && trials()) decide();
+  placer_.reset();
+  {
+    StageTimer timer(verdict_, "stop");
+    if (runner_) runner_->stop();
+    runner_.reset();
+    session_.reset();
+  }
+  // A build that failed and was swallowed is the first cause of whatever else went wrong.
+  if (!failed_build_.empty() && is_candidate_fault(verdict_.status) && status_class(verdict_.status) != "compile_error") {
+    verdict_.notes.push_back(fmt::format("the failed build was swallowed; the candidate then ended in {}: {}", verdict_.status,
+                                         verdict_.cause));
+    verdict_.compiled = false;
+    set_level(verdict_, 0, false, failed_build_cause_);
+    finish(failed_build_, failed_build_cause_);
+  }
+}
+
+bool Run::start() {
+  stage("start");
+  StageTimer timer(verdict_, "spawn");
+  auto scratch = base::TempDir::create_in(lane_.scratch_root.path(), "candidate");
+  if (!scratch) return infra("disk", scratch.error());
+  scratch_ = std::move(*scratch);
+  for (const char* folder : {"/work", "/given"})
+    if (auto made = base::make_dirs(scratch_.path() + folder); !made) return infra("disk", made.error());
+  device::SessionLimits limits{.max_launch_seconds = config_.launch_seconds, .threads = config_.device_threads};
+  limits.max_warp_instructions = config_.launch_warp_instructions;
+  auto session = lane_.device->start_session(limits);
+  if (!session) return infra("device", session.error());
+  session_ = std::move(*session);
+  const int fd = session_->take_client_fd();
+  auto runner = lane_.shared->zygote->spawn({.writable = scratch_.path() + "/work",
+                                             .readable = {scratch_.path() + "/given", config_.cache_dir},
+                                             .policy = config_.policy,
+                                             .gpu = config_.gpu,
+                                             .cpu_s = config_.candidate_seconds,
+                                             .memory_bytes = config_.candidate_memory_bytes},
+                                            fd);
+  ::close(fd);
+  if (!runner) return infra("runner", runner.error());
+  runner_ = std::move(*runner);
+  verdict_.sandbox = runner_->sandbox();
+  placer_ = std::make_unique<InputPlacer>(*session_);
+  return true;
+}
+
+build::BuildResult Run::build(const build::Extension& extension) {
+  stage("build");
+  StageTimer timer(verdict_, "build");
+  const auto begin = Clock::now();
+  build::BuildResult result = lane_.shared->builder->build(extension);
+  build_seconds_ += seconds_since(begin);
+  for (auto& diagnostic : result.diagnostics) {
+    // Lines of a source string become lines of the candidate's file where its literal is known.
+    const std::string* source = build::source_of(extension, diagnostic.file);
+    if (!source || diagnostic.line <= 0) continue;
+    if (auto line = candidate::python_line_of(candidate_.facts, *source, diagnostic.line)) diagnostic.candidate_line = *line;
+  }
+  verdict_.builds.push_back(result);
+  if (!result.ok && failed_build_.empty()) {
+    failed_build_ = result.status;
+    failed_build_cause_ = result.message;
+  }
+  return result;
+}
+
+void Run::note_reply(const RunnerReply& reply) {
+  auto append = [](std::vector<std::string>& to, const std::vector<std::string>& from) {
+    for (const auto& name : from)
+      if (to.size() < 256) to.push_back(name);
+  };
+  append(verdict_.refused_ops, reply.refused);
+  append(verdict_.cpu_ops, reply.cpu_ops);
+  for (const auto& language : reply.languages)
+    verdict_.notes.push_back(fmt::format("the candidate asks for the kernel language '{}'", language));
+}
+
+// Looks for a fault that the device saw; fills the verdict and returns true when there is one.
+bool Run::device_fault() {
+  auto fault = session_->last_fault();
+  if (!fault || !*fault) return false;
+  verdict_.fault = **fault;
+  const std::string status = fault_status(**fault);
+  set_level(verdict_, 1, false, verdict_.fault->message);
+  finish(status, verdict_.fault->message);
+  return true;
+}
+
+// A reply that is not the one asked for ends the run: says why in the verdict. Always false.
+bool Run::failed(const RunnerReply& reply, const std::string& step) {
+  note_reply(reply);
+  const bool before_run = step == "load" || step == "construct";
+  // A failed build that the candidate did not swallow.
+  if (!failed_build_.empty() && before_run && reply.kind == ReplyKind::kException) {
+    set_level(verdict_, 0, false, failed_build_cause_);
+    return finish(failed_build_, failed_build_cause_);
+  }
+  if (!reply.languages.empty() && reply.kind == ReplyKind::kException)
+    return finish("unsupported:dsl:" + reply.languages.front(),
+                  fmt::format("the candidate is written in {}, which this verifier does not run", reply.languages.front()));
+  if (verdict_.ledger.unsupported.size() > 0)
+    return finish("unsupported:" + verdict_.ledger.unsupported.front(),
+                  fmt::format("the virtual GPU lacks {}", verdict_.ledger.unsupported.front()));
+  if (device_fault()) return false;
+  if (reply.kind == ReplyKind::kException) {
+    const auto& exception = reply.exception;
+    verdict_.exception_type = exception.type;
+    verdict_.exception_message = exception.message;
+    verdict_.traceback = exception.traceback;
+    verdict_.exception_line = exception.line;
+    if (!reply.refused.empty() && config_.policy == "strict") {
+      set_level(verdict_, 3, false, "stopped at a refused operator");
+      return finish("cheating:disallowed_aten",
+                    fmt::format("{} calls torch operators instead of own kernels: {}", step, count_names(reply.refused)));
+    }
+    const std::string where = exception.line > 0 ? fmt::format(" (line {})", exception.line) : "";
+    const std::string cause =
+        fmt::format("{} raised {}: {}{}", step, exception.type, exception.message.substr(0, 400), where);
+    if (exception.type == "InterfaceError") {
+      set_level(verdict_, 0, false, cause);
+      return finish("compile_error:interface", cause);
+    }
+    set_level(verdict_, 1, false, cause);
+    const bool memory = exception.type == "MemoryError" || exception.type == "OutOfMemoryError";
+    return finish(memory ? "runtime_error:oom" : "runtime_error:exception", cause);
+  }
+  if (reply.kind == ReplyKind::kTimedOut) {
+    const std::string cause = fmt::format("{} did not end in time and was killed", step);
+    set_level(verdict_, 1, false, cause);
+    return finish("runtime_error:timeout", cause);
+  }
+  const RunnerExit exit = runner_->wait_then_stop(2);
+  if (reply.kind == ReplyKind::kMalformed) {
+    const std::string cause = fmt::format("{} answered outside the protocol: {}", step, reply.detail);
+    set_level(verdict_, 1, false, cause);
+    return finish(reply.tampering ? "cheating:tampering" : "runtime_error:exception", cause);
+  }
+  const std::string cause = fmt::format("the candidate's process ended in {}: {}", step, exit.describe());
+  set_level(verdict_, 1, false, cause);
+  if (exit.limit == "memory") return finish("runtime_error:oom", cause);
+  if (exit.limit == "cpu" || exit.limit == "wall") return finish("runtime_error:timeout", cause);
+  if (!exit.limit.empty()) return finish("runtime_error:exception", cause);
+  return finish(exit.signal ? "runtime_error:signal" : "runtime_error:exit", cause);
+}
+
+bool Run::load() {
+  stage("load");
+  StageTimer timer(verdict_, "load");
+  LoadRequest request{.code = candidate_.code};
+  if (candidate_.kind == candidate::Kind::kBareCuda) {
+    request.bare_cuda = candidate_.code;
+    request.filename = "candidate.cu";
+  }
+  RunnerReply reply = runner_->load(request, builder(), deadline(config_.load_seconds));
+  if (reply.kind != ReplyKind::kDone) return failed(reply, "load");
+  note_reply(reply);
+  return true;
+}
+
+bool Run::construct() {
+  stage("construct");
+  StageTimer timer(verdict_, "construct");
+  const json& task = lane_.open.reply;
+  RunnerReply reply = runner_->construct(task.value("init_args", json({{"t", "list"}, {"items", json::array()}})),
+                                         task.value("init_kwargs", json({{"t", "dict"}, {"keys", json::array()}, {"items", json::array()}})),
+                                         task.value("seed", std::uint64_t{42}), builder(), deadline(config_.load_seconds));
+  if (reply.kind != ReplyKind::kDone) return failed(reply, "construct");
+  note_reply(reply);
+
+  // The candidate gets copies of the state files, so that it cannot reach the reference's.
+  json state = task.value("state", json::array());
+  std::map<std::string, std::string> copied;
+  for (auto& entry : state) {
+    const std::string file = text_of(entry, "file");
+    if (file.empty()) continue;
+    auto [it, fresh] = copied.try_emplace(file, scratch_.path() + fmt::format("/given/state{}", copied.size()));
+    if (fresh) {
+      auto bytes = base::read_file(file.front() == '/' ? file : lane_.run_dir.file(file));
+      if (!bytes) return infra("run_folder", bytes.error());
+      if (auto written = base::write_file(it->second, *bytes); !written) return infra("disk", written.error());
+    }
+    entry["file"] = it->second;
+  }
+  reply = runner_->parameters(state, deadline(config_.load_seconds));
+  if (reply.kind != ReplyKind::kDone) return failed(reply, "parameters");
+  note_reply(reply);
+  const auto& parameters = reply.parameters;
+  if (!parameters.complete() && !parameters.value_matched) {
+    std::string cause = "the module's parameters and buffers are not the reference's:";
+    if (!parameters.missing.empty()) cause += " missing " + count_names(parameters.missing);
+    for (const auto& mismatch : parameters.shape_mismatch) cause += fmt::format(" other shape of {};", mismatch.name);
+    if (!parameters.extra.empty()) cause += (parameters.missing.empty() ? " extra " : "; extra ") + count_names(parameters.extra);
+    if (!failed_build_.empty()) return finish(failed_build_, failed_build_cause_);
+    set_level(verdict_, 0, true, "built");
+    verdict_.compiled = true;
+    set_level(verdict_, 2, false, cause);
+    return finish("correctness_error:parameters", cause);
+  }
+  return true;
+}
+
+bool Run::trials() {
+  int passed = 0, counted = 0;
+  for (int index = 0; index < config_.trials; ++index) {
+    stage(fmt::format("run {}/{}", index + 1, config_.trials));
+    Trial result;
+    const bool reverse = index % 2 == 1;
+    if (!trial(index, reverse, result)) {
+      verdict_.trials.push_back(result);
+      return false;
+    }
+    if (result.skipped.empty() && !result.pass && reverse && result.status == "correctness_error:values") {
+      Trial again;
+      if (!trial(index, false, again)) return false;
+      if (again.pass) {
+        result.status = "correctness_error:nondeterministic";
+        result.message = "right in one order of blocks, wrong in another: " + result.message;
+      }
+    }
+    if (result.skipped.empty()) {
+      ++counted;
+      passed += result.pass;
+    }
+    verdict_.trials.push_back(result);
+  }
+  verdict_.q = counted ? static_cast<double>(passed) / counted : 0;
+  return true;
+}
+
+// One call: fresh inputs, one window, outputs read by the judge, compared by the reference. False: the run is over.
+bool Run::trial(int index, bool reverse, Trial& result) {
+  result.index = index;
+  result.reverse_blocks = reverse;
+  const auto begin = Clock::now();
+  const std::uint64_t seed = (lane_.seed + static_cast<std::uint64_t>(index) * 1000003u) & 0x7fffffffu;
+  result.seed = seed;
+  json prepared;
+  {
+    StageTimer timer(verdict_, "reference");
+    auto reply = lane_.ask({{"op", "trial"}, {"handle", lane_.open.handle()}, {"index", index}, {"seed", seed}},
+                           config_.reference_seconds);
+    reference_seconds_ += seconds_since(begin);
+    if (!reply) {
+      auto [status, message] = status_of(reply.error());
+      return finish(status, message);
+    }
+    prepared = std::move(*reply);
+  }
+  result.distribution = text_of(prepared, "distribution");
+  result.skipped = text_of(prepared, "skipped");
+  if (!result.skipped.empty()) return true;
+
+  RunnerReply reply;
+  CallFacts facts;
+  FetchedOutputs outputs;
+  json inputs_after;
+  {
+    StageTimer timer(verdict_, "run");
+    reply = runner_->prepare(deadline(config_.forward_seconds));
+    if (reply.kind != ReplyKind::kDone) return failed(reply, "prepare");
+    auto inputs = placer_->place(prepared["inputs"], lane_.run_dir.path(), index % 3 == 2);
+    if (!inputs) return infra("device", inputs.error());
+    ++windows_;
+    const auto poison = static_cast<std::uint8_t>(0xA5 ^ (windows_ * 0x3B));
+    if (auto begun = session_->begin_window({.trial = index, .reverse_blocks = reverse, .poison = poison}); !begun)
+      return infra("device", begun.error());
+    reply = runner_->forward(index, seed, *inputs, builder(), deadline(config_.forward_seconds));
+    if (reply.kind == ReplyKind::kTimedOut || reply.kind == ReplyKind::kMalformed) {
+      if (device_fault()) return false;
+      return failed(reply, "forward");
+    }
+    auto report = session_->end_window();
+    if (!report) return infra("device", report.error());
+    facts.report = std::move(*report);
+    add_to_ledger(verdict_.ledger, facts.report);
+    if (reply.kind != ReplyKind::kDone) return failed(reply, "forward");
+    note_reply(reply);
+    if (facts.report.fault) {
+      verdict_.fault = facts.report.fault;
+      set_level(verdict_, 1, false, verdict_.fault->message);
+      return finish(fault_status(*verdict_.fault), verdict_.fault->message);
+    }
+    if (!facts.report.unread_launch_error.empty()) {
+      const std::string cause = "a launch failed and nobody read its error: " + facts.report.unread_launch_error;
+      set_level(verdict_, 1, false, cause);
+      return finish("runtime_error:launch_failure", cause);
+    }
+    if (!facts.report.protocol_error.empty()) {
+      set_level(verdict_, 1, false, facts.report.protocol_error);
+      return finish("cheating:tampering", "the device connection was misused: " + facts.report.protocol_error);
+    }
+    auto fetched = fetch_outputs(*reply.outputs, *session_, lane_.run_dir.path(), "outputs.bin");
+    if (!fetched) {
+      if (fetched.error().code != Code::kInvalidArgument) return infra("device", fetched.error());
+      set_level(verdict_, 2, false, fetched.error().message);
+      return finish("correctness_error:shape", fetched.error().message);
+    }
+    outputs = std::move(*fetched);
+    auto after = placer_->read_back(lane_.run_dir.path(), "inputs_after.bin");
+    if (!after) return infra("device", after.error());
+    inputs_after = std::move(*after);
+  }
+
+  facts.refused_ops = reply.refused;
+  facts.cpu_ops = reply.cpu_ops;
+  facts.output_allocations = outputs.allocations;
+  facts.reference_computes = lane_.open.reply.value("computes", true);
+  if (legality_.legal) legality_ = decide_legality(facts, config_.policy);
+
+  StageTimer timer(verdict_, "compare");
+  const auto compare_begin = Clock::now();
+  auto compared = lane_.ask({{"op", "compare"},
+                             {"handle", lane_.open.handle()},
+                             {"index", index},
+                             {"outputs", json::parse(outputs.tree)},
+                             {"inputs_after", inputs_after}},
+                            config_.reference_seconds);
+  reference_seconds_ += seconds_since(compare_begin);
+  if (!compared) {
+    auto [status, message] = status_of(compared.error());
+    return finish(status, message);
+  }
+  result.pass = compared->value("pass", false);
+  result.status = text_of(*compared, "status", result.pass ? "ok" : "correctness_error:values");
+  result.message = text_of(*compared, "message");
+  if (auto worst = compared->find("worst"); worst != compared->end() && worst->is_object()) result.worst = worst_from(*worst);
+  result.mismatched = compared->value("mismatched", std::uint64_t{0});
+  result.total = compared->value("total", std::uint64_t{0});
+  result.allclose = compared->value("allclose", false);
+  result.atol = compared->value("atol", 0.0);
+  result.rtol = compared->value("rtol", 0.0);
+  if (result.pass) passed_digests_.push_back(outputs.digest);
+  else if (std::find(passed_digests_.begin(), passed_digests_.end(), outputs.digest) != passed_digests_.end()) {
+    result.status = "cheating:replay";
+    result.message = "the output is an earlier call's, bit for bit, though the inputs are new";
+  }
+  result.seconds = seconds_since(begin);
+  return true;
+}
+
+// All trials ran: levels, then the status.
+void Run::decide() {
+  verdict_.compiled = true;
+  const bool built = !verdict_.builds.empty();
+  set_level(verdict_, 0, true,
+            built ? fmt::format("{} extension(s) built with {} headers", verdict_.builds.size(), verdict_.builds.back().headers)
+                  : "nothing to build");
+  set_level(verdict_, 1, true, fmt::format("{} call(s) without a fault", windows_));
+  const Trial* wrong = nullptr;
+  int counted = 0;
+  for (const auto& trial : verdict_.trials) {
+    if (!trial.skipped.empty()) continue;
+    ++counted;
+    // Cheating outranks a wrong value; the first of a kind is the one that is told.
+    if (!trial.pass && (!wrong || (status_class(trial.status) == "cheating" && status_class(wrong->status) != "cheating")))
+      wrong = &trial;
+  }
+  verdict_.legal = legality_.legal;
+  if (wrong) {
+    const std::string cause = fmt::format("trial {} ({} inputs): {}", wrong->index, wrong->distribution, wrong->message);
+    set_level(verdict_, 2, false, cause);
+    if (!legality_.legal) {
+      set_level(verdict_, 3, false, legality_.cause);
+      finish(legality_.status, legality_.cause + "; the values are wrong too");
+      return;
+    }
+    if (status_class(wrong->status) == "cheating") verdict_.legal = false;
+    finish(wrong->status, cause);
+    return;
+  }
+  verdict_.correct = counted > 0;
+  set_level(verdict_, 2, true, fmt::format("{} of {} trials within the error budget", counted, counted));
+  if (!legality_.legal) {
+    set_level(verdict_, 3, false, legality_.cause);
+    finish(legality_.status, legality_.cause);
+    return;
+  }
+  std::uint64_t launches = 0;
+  for (const auto& launch : verdict_.ledger.launches) launches += launch.count;
+  set_level(verdict_, 3, true, fmt::format("{} launch(es) of own kernels in {} call(s)", launches, windows_));
+  verdict_.levels[4].detail = "not measured: the virtual GPU has no clock";
+  finish("ok", "verified");
+}
+
+// A failure at scaled shapes may be the scaling's fault when the candidate hard-codes sizes that were changed: run again
+// with those sizes as they are and the others smaller, or call it inconclusive. True: a new attempt is prepared.
+bool Run::retry_with_pinned_sizes() {
+  if (!verdict_.scaled || !is_candidate_fault(verdict_.status)) return false;
+  const std::string kind = status_class(verdict_.status);
+  const bool shape_could_matter = kind == "correctness_error" || verdict_.status == "runtime_error:illegal_access" ||
+                                  verdict_.status == "runtime_error:exception" || verdict_.status == "runtime_error:misaligned" ||
+                                  verdict_.status == "runtime_error:launch_failure" || verdict_.status == "runtime_error:device_assert";
+  if (!shape_could_matter || verdict_.status == "correctness_error:parameters") return false;
+  std::vector<std::int64_t> literals = candidate_.facts.constants_cuda;
+  literals.insert(literals.end(), candidate_.facts.constants_python.begin(), candidate_.facts.constants_python.end());
+  const auto pinned = hard_coded_sizes(verdict_.scaling, literals);
+  if (pinned.empty()) return false;
+  std::map<std::string, std::int64_t> pins;
+  std::string names;
+  for (const auto* constant : pinned) {
+    pins[constant->name] = std::stoll(constant->from);
+    names += fmt::format("{}{}={}", names.empty() ? "" : ", ", constant->name, constant->from);
+  }
+  const std::string first_status = verdict_.status, first_cause = verdict_.cause;
+  const double first_work = verdict_.work;
+  const auto scaling = verdict_.scaling;
+  if (!open_task(pins, config_.pinned_work_budget) || verdict_.work > 2 * config_.pinned_work_budget) {
+    verdict_.scaling = scaling;
+    verdict_.work = first_work;
+    finish("inconclusive:shape_specialised",
+           fmt::format("at scaled shapes: {} ({}); the candidate names sizes of the task ({}), and those do not fit the work "
+                       "budget of the virtual GPU; try --full-size or a real GPU",
+                       first_cause, first_status, names));
+    return false;
+  }
+  verdict_.notes.push_back(fmt::format("at scaled shapes the candidate ended in {}; judged again with {} as in the task",
+                                       first_status, names));
+  return true;
+}
+
+Result<std::shared_ptr<Shared>> Shared::create(const JudgeConfig& config) {
+  auto shared = std::make_shared<Shared>();
+  shared->builder = std::make_unique<build::Builder>(build::BuildOptions{
+      .runtime_dir = config.runtime_dir, .cache_dir = config.cache_dir, .python = config.python});
+  shared->extractor = std::make_unique<candidate::Extractor>(
+      candidate::ExtractOptions{.python = config.python, .runtime_dir = config.runtime_dir});
+  MC_ASSIGN_OR_RETURN(shared->zygote, ZygoteClient::start({.runtime_dir = config.runtime_dir, .python = config.python}));
+  shared->environment = {{"musacoder", MUSACODER_VERSION},
+                         {"python", shared->zygote->python_version()},
+                         {"torch", shared->zygote->torch_version()}};
+  if (auto nvcc = build::find_nvcc(config.python)) shared->environment["nvcc"] = *nvcc;
+  return shared;
+}
+Shared::Shared() = default;
+Shared::~Shared() = default;
+
+Judge::Judge(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Judge::~Judge() = default;
+
+Result<std::unique_ptr<Judge>> Judge::create(const JudgeConfig& config, std::shared_ptr<Shared> shared) {
+  auto impl = std::make_unique<Impl>();
+  impl->config = config;
+  impl->config.trials = std::max(5, config.trials);
+  impl->seed = config.seed ? config.seed : random_seed();
+  MC_ASSIGN_OR_RETURN(impl->run_dir, base::TempDir::create("musacoder-run", 64 << 20));
+  MC_ASSIGN_OR_RETURN(impl->scratch_root, base::TempDir::create("musacoder-candidates", 64 << 20));
+  MC_ASSIGN_OR_RETURN(impl->device, device::make_device({config.backend, config.gpu, config.runtime_dir}));
+  MC_ASSIGN_OR_RETURN(impl->reference, task::ReferenceClient::start({.runtime_dir = config.runtime_dir,
+                                                                     .python = config.python,
+                                                                     .run_dir = impl->run_dir.path()}));
+  if (shared) {
+    impl->shared = std::move(shared);
+  } else {
+    MC_ASSIGN_OR_RETURN(impl->shared, Shared::create(config));
+  }
+  return std::unique_ptr<Judge>(new Judge(std::move(impl)));
+}
+
+Verdict Judge::judge(const JudgeRequest& request, const StageCallback& on_stage) {
+  Verdict verdict;
+  impl_->last_code.clear();
+  Run(*impl_, request, verdict, on_stage).execute();
+  return verdict;
+}
+
+const std::string& Judge::last_code() const { return impl_->last_code; }
+
+std::string Judge::audit(const std::string& task_id, const std::string& task_code) {
+  const auto begin = Clock::now();
+  json line = {{"id", task_id}, {"status", "ok"}, {"found", json::array()}};
+  auto refuse = [&](const Error& error) {
+    auto [status, message] = status_of(error);
+    line["status"] = status;
+    line["message"] = message;
+  };
+  if (auto opened = impl_->open_task(task_id, task_code, {}, impl_->config.work_budget); !opened) {
+    refuse(opened.error());
+  } else {
+    for (const char* key : {"scaling", "scaled", "work", "work_full", "computes", "output_tree"})
+      if (impl_->open.reply.contains(key)) line[key] = impl_->open.reply[key];
+    auto audit = impl_->audit_task();
+    if (!audit) {
+      refuse(audit.error());
+    } else {
+      for (const char* key : {"status", "found", "message"})
+        if (audit->contains(key)) line[key] = (*audit)[key];
+    }
+  }
+  line["seconds"] = seconds_since(begin);
+  return line.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+}  // namespace musacoder::judge

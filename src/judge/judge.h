@@ -1,0 +1,95 @@
+// The judge: a task and a model's answer go in, a verdict comes out. One straight line, level by level:
+//
+//   extract → open the task at the reference → start a device session and a runner → build (L0) → run (L1)
+//           → compare (L2) → legality (L3) → time (L4, on real hardware) → verdict
+//
+//   JudgeConfig config{.runtime_dir = rt, .python = python, .cache_dir = cache};
+//   MC_ASSIGN_OR_RETURN(auto judge, Judge::create(config));
+//   Verdict verdict = judge->judge({.task_id = "level1/19", .task_code = task, .answer = answer});
+//
+// A Judge is one lane: one reference runner, one zygote, one candidate at a time. Not thread safe; use one Judge a thread.
+// They share the builder, the zygote and the extractor, which are. judge() never fails: what goes wrong becomes the status.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "base/status.h"
+#include "build/build.h"
+#include "judge/verdict.h"
+
+namespace musacoder::candidate {
+class Extractor;
+}
+
+namespace musacoder::judge {
+
+class ZygoteClient;
+
+struct JudgeConfig {
+  std::string runtime_dir, python, cache_dir;
+  std::string backend = "vgpu", gpu = "h200";
+  std::string policy = "strict";                // or "report"
+  int trials = 7;                               // at least 5; index 0 is the task's own inputs (docs/protocols.md §2)
+  std::uint64_t seed = 0;                       // 0: drawn from the operating system, hidden from candidates either way
+  std::string scale = "auto";                   // or "full"
+  std::map<std::string, std::int64_t> set;      // constants pinned by hand
+  double work_budget = 3e7;                     // reference FLOPs + bytes of one call at the scaled size
+  double pinned_work_budget = 6e8;              // the same when a candidate's hard-coded sizes must stay
+  bool audit = true;                            // trivial candidates must fail on the task first
+  double reference_seconds = 60;                // one request to the reference runner
+  double load_seconds = 60;                     // executing the candidate's Python, builds excluded
+  double forward_seconds = 60;                  // one call of forward
+  double candidate_seconds = 240;               // all of a candidate's time, builds excluded
+  double launch_seconds = 20;                   // one kernel launch
+  std::uint64_t launch_warp_instructions = 0;   // one kernel launch; 0: only the time limit
+  std::uint64_t candidate_memory_bytes = 6ull << 30;
+  int device_threads = 1;                       // host threads of the virtual GPU
+};
+
+struct JudgeRequest {
+  std::string task_id;                          // for the verdict; may be empty
+  std::string task_code;                        // a KernelBench file
+  std::string answer;                           // Python file, bare .cu, or a model's raw answer
+  std::string answer_name;                      // file name, for its suffix; may be empty
+};
+
+// What a lane is doing, for a progress line: "build", "run 3/7", ...
+using StageCallback = std::function<void(const std::string&)>;
+
+// What lanes share: each part is thread safe.
+struct Shared {
+  static Result<std::shared_ptr<Shared>> create(const JudgeConfig& config);
+  Shared();
+  ~Shared();
+  std::unique_ptr<build::Builder> builder;
+  std::unique_ptr<candidate::Extractor> extractor;
+  std::unique_ptr<ZygoteClient> zygote;
+  std::map<std::string, std::string> environment;  // versions, for the verdict
+};
+
+class Judge {
+ public:
+  static Result<std::unique_ptr<Judge>> create(const JudgeConfig& config, std::shared_ptr<Shared> shared = nullptr);
+  ~Judge();
+
+  Verdict judge(const JudgeRequest& request, const StageCallback& on_stage = {});
+
+  // The code that the last judge() found in the answer; line numbers of its verdict count in it. Empty when none was found.
+  const std::string& last_code() const;
+
+  // The task audit alone; returns the reference runner's findings as JSON text:
+  // {"id", "status", "seconds", "found": [...], "scaling": [...], "message"}.
+  std::string audit(const std::string& task_id, const std::string& task_code);
+
+ private:
+  struct Impl;
+  friend class Run;
+  std::unique_ptr<Impl> impl_;
+  explicit Judge(std::unique_ptr<Impl> impl);
+};
+
+}  // namespace musacoder::judge

@@ -1,0 +1,76 @@
+#include "judge/legality.h"
+
+#include <gtest/gtest.h>
+
+namespace musacoder::judge {
+namespace {
+
+CallFacts honest() {
+  CallFacts facts;
+  facts.report.launches = {{.kernel = "relu", .module = "m", .grid = {4}, .block = {256}, .count = 1}};
+  facts.output_allocations = {{.address = 512, .bytes = 64, .label = "out", .kernel_written_bytes = 64}};
+  return facts;
+}
+
+TEST(Legality, OwnKernelsAreLegal) { EXPECT_TRUE(decide_legality(honest(), "strict").legal); }
+
+TEST(Legality, TorchOperatorsAreRefusedUnderStrictAndBookedUnderReport) {
+  CallFacts facts = honest();
+  facts.report.refused_ops = {"aten::mm", "aten::mm"};
+  const Legality strict = decide_legality(facts, "strict");
+  EXPECT_EQ(strict.status, "cheating:disallowed_aten");
+  EXPECT_NE(strict.cause.find("aten::mm ×2"), std::string::npos);
+  EXPECT_TRUE(decide_legality(facts, "report").legal);
+}
+
+TEST(Legality, VendorLibrariesAreRefusedUnderBoth) {
+  CallFacts facts = honest();
+  facts.report.vendor_calls = {{"cublas", "cublasSgemm_v2", 1}};
+  EXPECT_EQ(decide_legality(facts, "strict").status, "cheating:vendor_library");
+  EXPECT_EQ(decide_legality(facts, "report").status, "cheating:vendor_library");
+}
+
+TEST(Legality, NoKernelIsOnlyLegalWhereTheReferenceComputesNothing) {
+  CallFacts facts;
+  EXPECT_EQ(decide_legality(facts, "strict").status, "cheating:no_kernel");
+  facts.reference_computes = false;
+  EXPECT_TRUE(decide_legality(facts, "strict").legal);
+}
+
+TEST(Legality, ADecoyKernelThatDoesNotWriteTheOutputIsNoKernel) {
+  CallFacts facts = honest();
+  facts.output_allocations[0].kernel_written_bytes = 0;
+  EXPECT_EQ(decide_legality(facts, "strict").status, "cheating:no_kernel");
+}
+
+TEST(Legality, HostRoundTripsAreRefusedUnderStrict) {
+  CallFacts facts = honest();
+  facts.report.d2h_bytes = 4096;
+  facts.report.h2d_after_d2h_bytes = 4096;
+  EXPECT_EQ(decide_legality(facts, "strict").status, "cheating:disallowed_aten");
+  EXPECT_TRUE(decide_legality(facts, "report").legal);
+}
+
+TEST(Ledger, WindowsAddUp) {
+  device::WindowReport sum;
+  CallFacts facts = honest();
+  add_to_ledger(sum, facts.report);
+  add_to_ledger(sum, facts.report);
+  ASSERT_EQ(sum.launches.size(), 1u);
+  EXPECT_EQ(sum.launches[0].count, 2u);
+  facts.report.launches[0].block = {128};
+  add_to_ledger(sum, facts.report);
+  EXPECT_EQ(sum.launches.size(), 2u);
+}
+
+TEST(FaultStatus, NamesEveryKind) {
+  EXPECT_EQ(fault_status({.kind = vgpu::FaultKind::kOutOfBounds}), "runtime_error:illegal_access");
+  EXPECT_EQ(fault_status({.kind = vgpu::FaultKind::kMisaligned}), "runtime_error:misaligned");
+  EXPECT_EQ(fault_status({.kind = vgpu::FaultKind::kTimeout}), "runtime_error:timeout");
+  device::Fault fault{.kind = vgpu::FaultKind::kUnsupported};
+  fault.detail = "tex.2d";
+  EXPECT_EQ(fault_status(fault), "unsupported:ptx:tex.2d");
+}
+
+}  // namespace
+}  // namespace musacoder::judge
