@@ -73,7 +73,7 @@ std::string source_line(const Verdict& verdict, const FeedbackOptions& options, 
   std::string text;
   if (auto it = options.sources.find(name); it != options.sources.end()) {
     text = it->second;
-  } else if (auto python = options.sources.find("candidate.py"); python != options.sources.end() && name.ends_with(".cu")) {
+  } else if (auto python = options.sources.find("candidate.py"); python != options.sources.end() && (name.ends_with(".cu") || name.starts_with("cuda_sources"))) {
     text = inline_cuda_source(python->second);
   }
   if (!text.empty()) {
@@ -228,8 +228,11 @@ void add_builds(const Verdict& verdict, const FeedbackOptions& options, Feedback
     for (const build::Diagnostic* d : errors) {
       if (feedback.where.size() >= kMaxDiagnostics) break;
       if (d->file.empty()) continue;
-      const std::string quoted = source_line(verdict, options, d->file, d->line);
-      feedback.where.push_back(place(d->file, d->line) + (quoted.empty() ? "" : ": `" + quoted + "`"));
+      std::string quoted = source_line(verdict, options, d->file, d->line);
+      if (quoted.empty()) quoted = source_line(verdict, options, "candidate.py", d->candidate_line);
+      std::string where = place(d->file, d->line);
+      if (d->candidate_line > 0) where += fmt::format(" (line {} of the answer's code)", d->candidate_line);
+      feedback.where.push_back(where + (quoted.empty() ? "" : ": `" + quoted + "`"));
     }
     if (errors.size() > kMaxDiagnostics)
       feedback.evidence.push_back(fmt::format("{} errors in all; the first {}:", errors.size(), kMaxDiagnostics));

@@ -99,8 +99,8 @@ json write(const Trial& trial) {
 }
 
 json write(const build::Diagnostic& d) {
-  return {{"severity", name_of(kSeverities, d.severity)}, {"file", d.file}, {"line", d.line}, {"message", d.message},
-          {"kind", d.kind}};
+  return {{"severity", name_of(kSeverities, d.severity)}, {"file", d.file}, {"line", d.line},
+          {"candidate_line", d.candidate_line}, {"message", d.message}, {"kind", d.kind}};
 }
 
 json write(const build::BuildResult& b) {
@@ -362,6 +362,7 @@ void read(const Reader& in, build::BuildResult& result) {
     item.read("severity", kSeverities, d.severity);
     item.read("file", d.file);
     item.read("line", d.line);
+    item.read("candidate_line", d.candidate_line);
     item.read("message", d.message);
     item.read("kind", d.kind);
   });
