@@ -497,6 +497,20 @@ TEST_F(Candidate, HostWorkIsVisible) {
   EXPECT_EQ(report->h2d_after_d2h_bytes, 128u);
 }
 
+TEST_F(Candidate, ThreadsShareTheConnection) {
+  auto gpu = start();
+  EXPECT_EQ(run(*gpu, "basic", "run_threads"), 0);
+}
+
+TEST_F(Candidate, ForkedChildrenHaveNoDevice) {
+  auto gpu = start();
+  ASSERT_TRUE(gpu->begin_window({}));
+  EXPECT_EQ(run(*gpu, "basic", "run_fork"), 0);
+  auto report = gpu->end_window();
+  ASSERT_TRUE(report);
+  EXPECT_EQ(report->protocol_error, "");
+}
+
 TEST_F(Candidate, WithoutADeviceIsToldSo) { EXPECT_EQ(result_of(spawn("basic", "run_without_device", -1)), 0); }
 
 TEST_F(Candidate, VendorCallsAreBookedMentionsAreNot) {

@@ -34,7 +34,7 @@ namespace musacoder::vgpu::protocol {
 inline constexpr std::uint32_t kMagic = 0x5056434Du;  // "MCVP"
 inline constexpr std::uint16_t kVersion = 1;
 inline constexpr std::uint32_t kMaxHeadBytes = 1u << 20;
-inline constexpr std::uint64_t kMaxModuleBytes = 256ull << 20;
+inline constexpr std::uint64_t kMaxModuleBytes = 64ull << 20;
 inline constexpr std::size_t kMaxTextBytes = 256;       // labels and reports; longer ones are cut
 inline constexpr std::size_t kMaxNameBytes = 64 << 10;  // mangled kernel names
 inline constexpr int kMaxDims = 16;

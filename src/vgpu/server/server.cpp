@@ -27,7 +27,7 @@ using protocol::Writer;
 constexpr std::size_t kPieceBytes = 1 << 20;          // payloads cross in pieces of this size
 constexpr std::size_t kMaxAllocations = 1 << 18;      // of the client
 constexpr std::size_t kMaxKernels = 1 << 16;
-constexpr std::uint64_t kMaxModulesBytes = 512ull << 20;
+constexpr std::uint64_t kMaxModulesBytes = 256ull << 20;
 constexpr std::uint64_t kMaxDrainBytes = 1ull << 40;  // a payload claimed longer than this is a malformed frame
 constexpr std::size_t kMaxPrintfBytes = 1 << 20;
 constexpr std::uint32_t kSharedReserve = 1024;        // of an SM's shared memory, per block, kept by the system

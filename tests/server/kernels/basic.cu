@@ -4,7 +4,11 @@
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstdio>
+#include <thread>
 #include <vector>
 
 #define CHECK(x) \
@@ -165,6 +169,41 @@ extern "C" int run_reads_back() {
   CHECK(cudaMemcpy(d, h, sizeof h, cudaMemcpyHostToDevice) == cudaSuccess);
   CHECK(cudaMemcpy(h, d, sizeof h, cudaMemcpyDeviceToHost) == cudaSuccess);
   CHECK(cudaMemcpy2D(d, 64, h, 64, 32, 4, cudaMemcpyHostToDevice) == cudaSuccess);
+  return 0;
+}
+
+__global__ void count(int* x) { atomicAdd(x, 1); }
+
+extern "C" int run_threads() {
+  int* d;
+  CHECK(cudaMalloc(&d, 4) == cudaSuccess && cudaMemset(d, 0, 4) == cudaSuccess);
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t)
+    threads.emplace_back([=] {
+      for (int i = 0; i < 50; ++i) count<<<2, 32>>>(d);
+    });
+  for (auto& t : threads) t.join();
+  int h = 0;
+  CHECK(cudaMemcpy(&h, d, 4, cudaMemcpyDeviceToHost) == cudaSuccess && h == 8 * 50 * 64);
+  return 0;
+}
+
+// A forked child has no device; its parent keeps its own, whatever the child does.
+extern "C" int run_fork() {
+  int* d;
+  CHECK(cudaMalloc(&d, 4) == cudaSuccess && cudaMemset(d, 0, 4) == cudaSuccess);
+  count<<<1, 1>>>(d);
+  const pid_t child = fork();
+  if (child == 0) {
+    int* mine;
+    const bool refused = cudaMalloc(&mine, 4) == cudaErrorInitializationError && cudaMemset(d, 7, 4) != cudaSuccess;
+    count<<<1, 1>>>(d);
+    _exit(refused && cudaGetLastError() != cudaSuccess ? 0 : 1);
+  }
+  int status = 0, h = 0;
+  CHECK(waitpid(child, &status, 0) == child && status == 0);
+  count<<<1, 1>>>(d);
+  CHECK(cudaMemcpy(&h, d, 4, cudaMemcpyDeviceToHost) == cudaSuccess && h == 2);
   return 0;
 }
 
