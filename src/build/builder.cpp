@@ -57,6 +57,15 @@ bool is_identifier(const std::string& name) {
   return std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) || c == '_'; });
 }
 
+// Precompiled headers are large: those of earlier headers or compilers go when nobody has made them within a week.
+void remove_older(const std::string& parent, const std::string& keep) {
+  std::error_code error;
+  for (fs::directory_iterator it(parent, error), end; !error && it != end; it.increment(error)) {
+    auto age = fs::file_time_type::clock::now() - fs::last_write_time(it->path(), error);
+    if (!error && it->path() != keep && age > std::chrono::hours(24 * 7)) (void)base::remove_tree(it->path());
+  }
+}
+
 void append(std::vector<std::string>& to, const std::vector<std::string>& what) { to.insert(to.end(), what.begin(), what.end()); }
 
 }  // namespace
@@ -71,9 +80,18 @@ struct Builder::Impl {
   std::set<std::string> building;      // addresses that another thread of this process is building
   std::optional<Result<Toolchain>> toolchain;
   std::string slim_hash, full_hash;
+  std::once_flag header_once;
+  std::string header_dir;              // holds torch/extension.h.gch; "" when it could not be made
+
+  static BuildOptions with_absolute_paths(BuildOptions o) {
+    for (std::string* path : {&o.runtime_dir, &o.cache_dir, &o.python})
+      // A bare program name is looked up in PATH.
+      if (!path->empty() && (path != &o.python || path->find('/') != std::string::npos)) *path = fs::absolute(*path).lexically_normal().string();
+    return o;
+  }
 
   explicit Impl(BuildOptions o)
-      : options(std::move(o)), cache(options.cache_dir), torch_names(torch_dir_of(options.python), options.cache_dir),
+      : options(with_absolute_paths(std::move(o))), cache(options.cache_dir), torch_names(torch_dir_of(options.python), options.cache_dir),
         torch_dir(torch_dir_of(options.python)) {}
 
   std::string include(const char* name = "include") const { return options.runtime_dir + "/" + name; }
@@ -146,34 +164,77 @@ struct Builder::Impl {
     return step;
   }
 
-  std::vector<std::string> include_flags(const Extension& e, const Toolchain& tools, Headers headers, const std::string& source_dir) const {
-    std::vector<std::string> flags = {"-I" + source_dir};
-    if (headers == Headers::kFull) append(flags, {"-I" + include("include_full")});
-    if (headers == Headers::kSlim) flags.push_back("-I" + include());
-    flags.push_back("-I" + include("include/vendor"));
+  // `quiet`: for g++, warnings inside our headers stay out of the candidate's log. nvcc looks into its own folder before
+  // any system folder, and would find the real vendor libraries' headers there.
+  std::vector<std::string> include_flags(const Extension& e, const Toolchain& tools, Headers headers, const std::string& source_dir, bool quiet) const {
+    std::vector<std::string> flags;
+    if (!source_dir.empty()) flags.push_back("-I" + source_dir);
+    const std::string option = quiet ? "-isystem" : "-I";
+    append(flags, {option, headers == Headers::kFull ? include("include_full") : include(), option, include("include/vendor")});
     if (headers == Headers::kFull) append(flags, {"-isystem", torch_dir + "/include", "-isystem", torch_dir + "/include/torch/csrc/api/include"});
     for (const auto& dir : tools.include_dirs) append(flags, {"-isystem", dir});
+    // nvcc knows this one; main.cpp may include CUDA's host headers (cuda_runtime.h, cuda_fp16.h) too.
+    append(flags, {"-isystem", (fs::path(tools.nvcc).parent_path().parent_path() / "include").string()});
     // torch's own headers must not get in beside the slim ones.
     for (const auto& dir : e.extra_include_paths)
       if (!dir.empty() && dir[0] == '/' && dir.find("torch") == std::string::npos && base::is_directory(dir)) append(flags, {"-I" + dir});
     return flags;
   }
 
+  static std::string module_name(const Extension& e) { return is_identifier(e.name) ? e.name : "extension"; }
+
   std::vector<std::string> macros(const Extension& e, Headers headers) const {
-    std::vector<std::string> flags = {"-DTORCH_EXTENSION_NAME=" + (is_identifier(e.name) ? e.name : std::string("extension")),
-                                      "-DTORCH_API_INCLUDE_EXTENSION_H"};
+    std::vector<std::string> flags = {"-DTORCH_EXTENSION_NAME=" + module_name(e), "-DTORCH_API_INCLUDE_EXTENSION_H"};
     if (headers == Headers::kFull) append(flags, {"-DMUSACODER_FULL_HEADERS=1", "-D_GLIBCXX_USE_CXX11_ABI=1"});
     return flags;
   }
 
+  std::vector<std::string> gxx_base(const Toolchain& tools) const {
+    return {tools.gxx, "-fPIC", "-O1", "-std=c++17", "-fno-diagnostics-show-caret", "-fdiagnostics-color=never", "-fmax-errors=50"};
+  }
+
+  // Parsing the slim header and the standard headers below it is nearly all of main.cpp's compile time, and always the
+  // same: done once, kept in the cache folder. g++ ignores a precompiled header that does not fit and reads the text.
+  const std::string& precompiled_header(const Toolchain& tools) {
+    std::call_once(header_once, [&] {
+      base::Sha256 hash;
+      for (const auto& part : {tools.fingerprint, slim_hash, include(), std::to_string(kRecipeVersion)}) hash.field(part);
+      std::string dir = fmt::format("{}/pch/{}", options.cache_dir, hash.hex().substr(0, 32)), file = "/torch/extension.h.gch";
+      if (base::exists(dir + file)) {
+        header_dir = dir;
+        return;
+      }
+      auto temp = base::TempDir::create_in(options.cache_dir + "/pch", "new");
+      if (!temp || !base::make_dirs(temp->file("torch"))) return;
+      // Found again when a source includes the header a second time; its guard is part of the precompiled state.
+      std::string forward = fmt::format("#ifndef MUSACODER_PRECOMPILED\n#define MUSACODER_PRECOMPILED\n#include \"{}/torch/extension.h\"\n#endif\n", include());
+      if (!base::write_file(temp->file("torch/extension.h"), forward)) return;
+      std::vector<std::string> argv = gxx_base(tools);
+      append(argv, {"-x", "c++-header", temp->file("torch/extension.h"), "-o", temp->path() + file, "-DTORCH_API_INCLUDE_EXTENSION_H"});
+      append(argv, include_flags({}, tools, Headers::kSlim, "", true));
+      Step step = run(policy(tools, Headers::kSlim, include()), argv, temp->path(), temp->path());
+      if (!step.ok) {
+        base::log_warning("no precompiled torch header: {}", step.infra.empty() ? step.log.substr(0, 500) : step.infra);
+        return;
+      }
+      fs::permissions(temp->path(), fs::perms(0755));
+      std::error_code error;
+      fs::rename(temp->path(), dir, error);
+      if (!error) temp->release();
+      if (base::exists(dir + file)) header_dir = dir;
+      remove_older(options.cache_dir + "/pch", dir);
+    });
+    return header_dir;
+  }
+
+  // `unit`'s text changes when the precompiled header serves it: the module's name may only be defined after it.
   std::vector<std::string> gxx_command(const Extension& e, const Toolchain& tools, Headers headers, const std::string& source_dir,
-                                       const std::string& source, const std::string& object) const {
-    std::vector<std::string> argv = {tools.gxx, "-c", source, "-o", object, "-fPIC", "-O1", "-std=c++17", "-fno-diagnostics-show-caret",
-                                     "-fdiagnostics-color=never", "-fmax-errors=50"};
-    append(argv, macros(e, headers));
-    append(argv, include_flags(e, tools, headers, source_dir));
-    // main.cpp may include CUDA's host headers (cuda_runtime.h, cuda_fp16.h).
-    append(argv, {"-isystem", (fs::path(tools.nvcc).parent_path().parent_path() / "include").string()});
+                                       const std::string& source, const std::string& object, const std::string& header) const {
+    std::vector<std::string> argv = gxx_base(tools);
+    append(argv, {"-c", source, "-o", object});
+    if (header.empty()) append(argv, macros(e, headers));
+    else append(argv, {"-DTORCH_API_INCLUDE_EXTENSION_H", "-I" + header});
+    append(argv, include_flags(e, tools, headers, source_dir, true));
     append(argv, filter_cxx_flags(e.extra_cflags));
     return argv;
   }
@@ -187,7 +248,7 @@ struct Builder::Impl {
                                      "-Xcompiler", "-fPIC", "-Xcompiler", "-fmax-errors=50", "-Xcompiler", "-fdiagnostics-color=never"};
     append(argv, kTorchNvccFlags);
     append(argv, macros(e, headers));
-    append(argv, include_flags(e, tools, headers, source_dir));
+    append(argv, include_flags(e, tools, headers, source_dir, false));
     if (std::none_of(own.kept.begin(), own.kept.end(), [](const auto& f) { return f.starts_with("-std") || f.starts_with("--std"); }))
       argv.push_back("-std=c++17");
     append(argv, own.kept);
@@ -212,6 +273,11 @@ struct Builder::Impl {
       if (auto w = base::write_file(source_dir + "/" + name, text); !w) return infra(w.error().message);
     }
     sandbox::Policy base_policy = policy(tools, headers, source_dir);
+    const std::string implicit = "#include <torch/extension.h>\n";
+    bool precompile = headers == Headers::kSlim && filter_cxx_flags(e.extra_cflags).empty() && e.extra_include_paths.empty() &&
+                      std::any_of(units.units.begin(), units.units.end(), [&](const Unit& u) { return !u.cuda && u.text.starts_with(implicit); });
+    std::string header = precompile ? precompiled_header(tools) : "";
+    if (!header.empty()) base_policy.readable.push_back(header);
 
     std::size_t count = units.units.size();
     std::vector<std::string> objects(count), out_dirs(count);
@@ -222,13 +288,16 @@ struct Builder::Impl {
       objects[i] = out_dirs[i] + "/unit.o";
       (void)base::make_dirs(fs::path(path).parent_path());
       if (auto made = base::make_dirs(out_dirs[i]); !made) return infra(made.error().message);
-      if (auto w = base::write_file(path, units.units[i].text); !w) return infra(w.error().message);
+      std::string text = units.units[i].text;
+      if (!header.empty() && !units.units[i].cuda)
+        text.insert(text.starts_with(implicit) ? implicit.size() : 0, fmt::format("#define TORCH_EXTENSION_NAME {}\n", module_name(e)));
+      if (auto w = base::write_file(path, text); !w) return infra(w.error().message);
     }
     auto compile = [&](std::size_t i) {
       std::string path = source_dir + "/" + units.units[i].file;
       steps[i] = run(base_policy,
                      units.units[i].cuda ? nvcc_command(e, tools, headers, source_dir, path, objects[i], out_dirs[i])
-                                         : gxx_command(e, tools, headers, source_dir, path, objects[i]),
+                                         : gxx_command(e, tools, headers, source_dir, path, objects[i], header),
                      out_dirs[i], out_dirs[i]);
     };
     // Two at a time: an extension has two units in nearly every case, and several builds may run beside each other.
