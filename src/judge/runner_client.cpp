@@ -383,6 +383,9 @@ RunnerReply RunnerClient::forward(int trial, std::uint64_t seed, const json& inp
 }
 
 Result<std::unique_ptr<RunnerClient>> ZygoteClient::spawn(const SpawnOptions& options, int device_fd) {
+  // What does not exist yet would stay out of the candidate's sight for good.
+  for (const std::string& path : options.readable)
+    if (!base::exists(path)) MC_RETURN_IF_ERROR(base::make_dirs(path));
   MC_ASSIGN_OR_RETURN(auto pair, base::socket_pair());
   auto runner = std::make_unique<RunnerClient::Impl>();
   const json request = {{"op", "spawn"},

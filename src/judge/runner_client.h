@@ -141,7 +141,7 @@ struct ZygoteOptions {
 
 struct SpawnOptions {
   std::string writable = {};        // existing folder: working folder, home and temporary folder of the candidate
-  std::vector<std::string> readable = {};  // artefact cache, parameter files
+  std::vector<std::string> readable = {};  // artefact cache, parameter files; missing folders are made
   std::string policy = "strict";    // or "report"
   std::string gpu = "h200";
   double cpu_s = 300;

@@ -273,10 +273,13 @@ def test_endless_loop_is_killed(runner):
 def test_children_die_with_the_candidate(runner, tmp_path):
     runner.load("import os, time, signal\nfor i in range(3):\n    if os.fork() == 0:\n        os.setsid()\n        os.fork()\n"
                 "        open(f'pid{os.getpid()}', 'w').close()\n        time.sleep(60)\n")
-    time.sleep(0.3)
+    time.sleep(0.5)
     pids = [int(path.name[3:]) for path in tmp_path.glob("pid*")]
     assert len(pids) == 6
     assert runner.wait()["exited"]
+    deadline = time.monotonic() + 10
+    while any(os.path.exists(f"/proc/{pid}") for pid in pids) and time.monotonic() < deadline:
+        time.sleep(0.01)
     assert [pid for pid in pids if os.path.exists(f"/proc/{pid}")] == []
 
 

@@ -1,11 +1,14 @@
 """Exceptions of a candidate -> the protocol's exception event. Survives hostile exceptions (`__str__` that raises, …)."""
 
+import os
 import traceback as _traceback
 
+_RUNTIME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 MAX_MESSAGE = 16 << 10
 MAX_TRACEBACK = 32 << 10
 _TracebackException = _traceback.TracebackException
 _extract = _traceback.extract_tb
+_format = _traceback.format_list
 
 
 def _clip(text, limit):
@@ -24,18 +27,18 @@ def message_of(error):
 
 
 def describe(error, filename):
-    """type, message, traceback (frames of the candidate first), line (innermost line in `filename` or None)."""
-    frames = []
+    """type, message, traceback (from the candidate's first frame, without frames of this runtime), line (innermost line in
+    `filename` or None)."""
     line = None
     try:
-        frames = _extract(error.__traceback__, limit=-64)
-        for frame in frames:
-            if frame.filename == filename:
-                line = frame.lineno
+        frames = [frame for frame in _extract(error.__traceback__, limit=-64) if not frame.filename.startswith(_RUNTIME)]
+        lines = [i for i, frame in enumerate(frames) if frame.filename == filename]
+        if lines:
+            line = frames[lines[-1]].lineno
+        frames = frames[lines[0]:] if lines else []
         if isinstance(error, SyntaxError) and error.filename == filename:
             line = error.lineno
-        own = next((i for i, frame in enumerate(frames) if "musarun" not in frame.filename), len(frames))
-        text = "".join(_traceback.format_list(frames[own:])) + "".join(
+        text = "".join(_format(frames)) + "".join(
             _TracebackException(type(error), error, None, lookup_lines=False).format_exception_only())
     except BaseException as other:  # noqa: BLE001
         text = f"(the traceback cannot be shown: {type(other).__name__})"

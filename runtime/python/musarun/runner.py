@@ -22,8 +22,11 @@ _exit = os._exit
 MAX_OPERATORS = 1000
 
 
-class _Missing(Exception):
+class InterfaceError(Exception):
     """The candidate lacks what its interface needs."""
+
+
+InterfaceError.__module__ = "builtins"   # shown without the runner's name
 
 
 class Runner:
@@ -82,8 +85,6 @@ class Runner:
     def _failure(self, stage, error):
         event = {"event": "exception", "stage": stage, **failures.describe(error, self._filename)}
         event["device_fault"] = self._device_fault(error)
-        if isinstance(error, _Missing):
-            event["type"] = "InterfaceError"
         error.__traceback__ = None   # the frames hold tensors
         return event
 
@@ -134,9 +135,9 @@ class Runner:
         exec(compile(source, path, "exec", dont_inherit=True), module.__dict__)
         model_class = module.__dict__.get("ModelNew")
         if model_class is None:
-            raise _Missing("the candidate defines no class ModelNew")
+            raise InterfaceError("the candidate defines no class ModelNew")
         if not isinstance(model_class, type) or not issubclass(model_class, torch.nn.Module):
-            raise _Missing("ModelNew is not a class derived from torch.nn.Module")
+            raise InterfaceError("ModelNew is not a class derived from torch.nn.Module")
         self._model_class = model_class
         return {"event": "loaded"}
 
@@ -144,7 +145,7 @@ class Runner:
 
     def _construct(self, request):
         if self._model_class is None:
-            raise _Missing("nothing is loaded")
+            raise InterfaceError("nothing is loaded")
         args, kwargs = tree.arguments(request.get("init_args") or {"t": "list", "items": []})
         _, more = tree.arguments(request.get("init_kwargs") or {"t": "dict", "keys": [], "items": []})
         self._seed(request["seed"])
@@ -165,7 +166,7 @@ class Runner:
     def _parameters(self, request):
         model = self._model
         if model is None:
-            raise _Missing("nothing is constructed")
+            raise InterfaceError("nothing is constructed")
         if getattr(model, "musarun_adopts_state", False):
             event = state.adopt_reference(model, request["state"])
         else:
@@ -179,6 +180,8 @@ class Runner:
 
     def _prepare(self, request):
         del request
+        if self._snapshot is None:
+            raise InterfaceError("nothing is constructed")
         self._alive = []
         self._snapshot.restore()
         self._prepared = True
@@ -190,7 +193,7 @@ class Runner:
 
     def _forward(self, request):
         if self._snapshot is None:
-            raise _Missing("nothing is constructed")
+            raise InterfaceError("nothing is constructed")
         if not self._prepared:
             self._alive = []
             self._snapshot.restore()
