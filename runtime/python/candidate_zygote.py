@@ -5,12 +5,6 @@
 Says {"event":"ready", …} when it can fork. It never touches a device, never runs a candidate's code, and has one thread.
 """
 
-import os
-
-_HERE = os.path.dirname(os.path.abspath(__file__))   # not realpath: lib/ lies beside the link
-for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-    os.environ[_name] = "1"   # before numpy and torch are imported: a thread of a pool would not survive a fork
-
 import argparse
 import ast  # noqa: F401  imported here and below so that candidates find them loaded
 import collections
@@ -19,6 +13,7 @@ import importlib
 import inspect  # noqa: F401
 import json
 import logging
+import os
 import platform
 import select
 import signal
@@ -26,6 +21,9 @@ import socket
 import sys
 import time
 
+_HERE = os.path.dirname(os.path.abspath(__file__))   # not realpath: lib/ lies beside the link
+for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ[_name] = "1"   # before numpy and torch are imported: a thread of a pool would not survive a fork
 sys.path.insert(0, _HERE)
 from musarun import spawn  # noqa: E402
 

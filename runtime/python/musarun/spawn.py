@@ -6,6 +6,7 @@ when it is killed. Three pipes come back to the zygote: `ready` (one JSON line o
 why not), `result` (the supervisor's one-line report at the end) and `output` (stdout and stderr).
 """
 
+import contextlib
 import ctypes
 import faulthandler
 import fcntl
@@ -104,10 +105,8 @@ class Child:
         return [self.pidfd, self.ready_fd, self.result_fd, self.output_fd]
 
     def kill(self):
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
 
     def read(self, fd):
         """Serves one readable descriptor. False: nothing more will come from it."""
@@ -180,10 +179,8 @@ def _die(work):
         work()
         code = 0
     except BaseException as error:  # noqa: BLE001
-        try:
+        with contextlib.suppress(OSError):
             os.write(2, f"musarun: {type(error).__name__}: {error}\n".encode())
-        except OSError:
-            pass
     finally:
         os._exit(code)
 

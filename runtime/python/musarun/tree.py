@@ -65,7 +65,7 @@ def decode(node, tensor_at=None):
     if kind == "tuple":
         return tuple(decode(item, tensor_at) for item in node["items"])
     if kind == "dict":
-        return dict(zip(node["keys"], (decode(item, tensor_at) for item in node["items"])))
+        return dict(zip(node["keys"], (decode(item, tensor_at) for item in node["items"]), strict=True))
     raise ValueError(f"a value of type {node.get('type', kind)} cannot be handed to a candidate")
 
 

@@ -75,7 +75,7 @@ def address_of(tensor):
 
 
 def tensor_from_address(address, shape, strides, dtype):
-    reach = 1 + sum((n - 1) * s for n, s in zip(shape, strides)) if all(shape) else 0
+    reach = 1 + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) if all(shape) else 0
     if reach == 0:
         return torch.empty(tuple(shape), dtype=dtype)
     flat = torch.frombuffer(_memory, dtype=dtype, count=reach, offset=address - BASE)
