@@ -1382,7 +1382,100 @@ bool FunctionDecoder::call(const Instruction& in, const Modifiers&, std::uint32_
   return true;
 }
 
-bool FunctionDecoder::tensor(const Instruction&, const Modifiers&) { return false; }
+bool FunctionDecoder::tensor(const Instruction& in, const Modifiers& m) {
+  const auto& o = in.operands;
+  TensorSite t;
+  std::string_view op = in.opcode;
+  std::vector<std::string_view> layouts;
+  std::string_view shape;
+  unsigned count = 1;
+  for (auto name : in.modifiers) {
+    if (name == "row" || name == "col") layouts.push_back(name);
+    if (name.size() > 2 && name[0] == 'm' && name[1] >= '0' && name[1] <= '9') shape = name;
+    if (name == "x2") count = 2;
+    if (name == "x4") count = 4;
+    if (name == "trans") t.trans = true;
+    if (name == "satfinite") t.saturate = true;
+  }
+  unsigned* sizes[] = {&t.m, &t.n, &t.k};
+  std::size_t at = 0;
+  for (char tag : {'m', 'n', 'k'}) {
+    if (at >= shape.size() || shape[at] != tag) break;
+    ++at;
+    while (at < shape.size() && shape[at] >= '0' && shape[at] <= '9' && t.m < 1000 && t.n < 1000 && t.k < 1000)
+      *sizes[tag == 'm' ? 0 : tag == 'n' ? 1 : 2] = *sizes[tag == 'm' ? 0 : tag == 'n' ? 1 : 2] * 10 + unsigned(shape[at++] - '0');
+  }
+  auto fill = [&](const Operand& list, std::vector<std::uint32_t>& out, unsigned width, bool result) {
+    const std::vector<Operand> one{list};
+    for (const auto& item : list.kind == Kind::kVector ? list.items : one)
+      out.push_back(result ? dest(item, width) : source(item, width, Type::kNone));
+    return !failed_;
+  };
+  // The registers of a fragment: 8 bytes for f64, else 4.
+  auto width_of = [](Type type) { return type == Type::kF64 ? 8u : 4u; };
+  Inst i;
+  if (op == "mma") {
+    if (m.types.size() != 4 || layouts.size() != 2 || layouts[0] != "row" || layouts[1] != "col" || o.size() != 4 || m.has("sp"))
+      return false;
+    t.kind = TensorSite::Kind::kMma;
+    t.d_type = m.types[0], t.a_type = m.types[1], t.b_type = m.types[2], t.c_type = m.types[3];
+    t.register_bytes = width_of(t.a_type);
+    if (!fill(o[0], t.d, width_of(t.d_type), true) || !fill(o[1], t.a, t.register_bytes, false) ||
+        !fill(o[2], t.b, t.register_bytes, false) || !fill(o[3], t.c, width_of(t.c_type), false))
+      return false;
+  } else if (op == "wmma") {
+    bool load = m.has("load"), store = m.has("store");
+    if (load || store) {
+      if (layouts.size() != 1 || m.types.size() != 1 || o.size() < 2) return false;
+      t.kind = load ? TensorSite::Kind::kWmmaLoad : TensorSite::Kind::kWmmaStore;
+      t.matrix = m.has("a") ? 'a' : m.has("b") ? 'b' : 'c';
+      t.row_major = layouts[0] == "row";
+      t.a_type = m.types[0];
+      t.space = m.space;
+      t.register_bytes = width_of(t.a_type);
+      if (!fill(load ? o[0] : o[1], t.d, t.register_bytes, load)) return false;
+      unsigned width = 8;
+      if (!address(load ? o[1] : o[0], i, m.space, &width)) return false;
+      t.address32 = width == 4;
+      if (o.size() > 2) t.stride = source(o[2], 4, Type::kU32);
+    } else {
+      if (layouts.size() != 2 || o.size() != 4 || m.types.size() < 2) return false;
+      t.kind = TensorSite::Kind::kWmmaMma;
+      t.d_type = m.types.front(), t.c_type = m.types.back();
+      // f16 has only the types of d and c in its name.
+      t.a_type = m.types.size() == 4 ? m.types[1] : Type::kF16;
+      t.b_type = m.types.size() == 4 ? m.types[2] : Type::kF16;
+      t.register_bytes = width_of(t.a_type);
+      if (!fill(o[0], t.d, width_of(t.d_type), true) || !fill(o[1], t.a, t.register_bytes, false) ||
+          !fill(o[2], t.b, t.register_bytes, false) || !fill(o[3], t.c, width_of(t.c_type), false))
+        return false;
+    }
+  } else if (op == "ldmatrix" || op == "stmatrix") {
+    if (o.size() != 2 || m.type() != Type::kB16 || t.m != 8 || t.n != 8) return false;
+    bool load = op == "ldmatrix";
+    t.kind = load ? TensorSite::Kind::kLdmatrix : TensorSite::Kind::kStmatrix;
+    t.k = count;
+    unsigned width = 8;
+    if (!fill(load ? o[0] : o[1], t.d, 4, load) || !address(load ? o[1] : o[0], i, Space::kShared, &width)) return false;
+    if (t.d.size() != count) return false;
+    t.space = m.space;
+    t.address32 = width == 4;
+  } else if (op == "movmatrix") {
+    if (o.size() != 2 || !t.trans) return false;
+    t.kind = TensorSite::Kind::kMovmatrix;
+    if (!fill(o[0], t.d, 4, true) || !fill(o[1], t.a, 4, false)) return false;
+  } else {
+    return false;
+  }
+  if (failed_ || !tensor_supported(t)) return false;
+  if (t.m && t.n && t.k && (op == "mma" || t.kind == TensorSite::Kind::kWmmaMma)) flops_ += 2 * t.m * t.n * t.k / kLanes;
+  i.slot = program_.program.cache_slots++;
+  program_.program.tensors.push_back(std::move(t));
+  i.target = reinterpret_cast<const Inst*>(&program_.program.tensors.back());
+  i.fn = do_tensor;
+  emit(do_tensor) = i;
+  return true;
+}
 
 void FunctionDecoder::count_flops(const Instruction& in, const Modifiers& m) {
   Type t = m.types.empty() ? Type::kNone : m.types[0];

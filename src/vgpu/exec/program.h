@@ -72,6 +72,21 @@ struct CallSite {
   const Inst* rpc = nullptr;                 // the next block, where split indirect calls meet
 };
 
+// A matrix instruction: shapes, element types and the frame offsets of its fragments' registers.
+struct TensorSite {
+  enum class Kind : std::uint8_t { kMma, kWmmaLoad, kWmmaStore, kWmmaMma, kLdmatrix, kStmatrix, kMovmatrix } kind = Kind::kMma;
+  unsigned m = 0, n = 0, k = 0;
+  ptx::Type a_type = ptx::Type::kNone, b_type = ptx::Type::kNone, c_type = ptx::Type::kNone, d_type = ptx::Type::kNone;
+  ptx::Space space = ptx::Space::kGeneric;
+  bool row_major = true, trans = false, saturate = false, address32 = false;
+  char matrix = 'a';                         // wmma.load and store: a, b, c or d
+  unsigned register_bytes = 4;               // of a fragment register in a, b (8 for f64)
+  std::vector<std::uint32_t> a, b, c, d;     // frame offsets
+  std::uint32_t stride = 0;                  // frame offset of the stride register, 0 = dense
+};
+
+bool tensor_supported(const TensorSite& t);
+
 struct ModuleImage;
 
 struct Program {
@@ -79,6 +94,7 @@ struct Program {
   Code* entry = nullptr;
   std::map<const ptx::Function*, std::unique_ptr<Code>> codes;
   std::deque<CallSite> sites;
+  std::deque<TensorSite> tensors;
   std::deque<std::vector<const Inst*>> tables;            // brx.idx
   std::vector<const ptx::Function*> functions_by_index;   // function pointers
   std::uint32_t cache_slots = 0;
@@ -145,7 +161,7 @@ const Inst* do_param_access(Warp&, const Inst*);
 const Inst* do_cvta(Warp&, const Inst*);
 const Inst* do_isspacep(Warp&, const Inst*);
 const Inst* do_cp_async(Warp&, const Inst*);
-const Inst* do_ldmatrix(Warp&, const Inst*);
+const Inst* do_tensor(Warp&, const Inst*);            // target is a TensorSite; a, imm = address
 Handler find_atomic(std::string_view op, ptx::Type type);
 
 }  // namespace musacoder::vgpu::exec

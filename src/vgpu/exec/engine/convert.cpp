@@ -9,7 +9,8 @@ using ptx::Type;
 
 MC_INLINE f64 round_integral(f64 x, Round r) {
   f64 magnitude = x < 0 ? -x : x;
-  f64 n = nearest(x);
+  constexpr f64 kTwo52 = 4503599627370496.0;
+  f64 n = __builtin_copysign((magnitude + kTwo52) - kTwo52, x);
   switch (r) {
     case Round::kNearest: break;
     case Round::kZero: n = x < 0 ? (n < x ? n + 1.0 : n) : (n > x ? n - 1.0 : n); break;
@@ -17,7 +18,7 @@ MC_INLINE f64 round_integral(f64 x, Round r) {
     case Round::kUp: n = n < x ? n + 1.0 : n; break;
     case Round::kAway: break;  // never asked for integral results
   }
-  bool big = !(magnitude < 2251799813685248.0);  // 2^51: already integral, or NaN
+  bool big = !(magnitude < kTwo52);  // already integral, or NaN
   f64 out = big ? x : n;
   return __builtin_copysign(out, x);
 }
