@@ -129,6 +129,19 @@ TEST(Vgpud, EndsWithItsJudge) {
   ::close(pair[1][0]);
 }
 
+TEST(Vgpud, LocksItselfDown) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers need system calls that the filter refuses";
+#endif
+  auto gpu = start();
+  ASSERT_TRUE(gpu);
+  ASSERT_TRUE(gpu->last_fault());  // it serves, so it has started
+  std::ifstream status("/proc/" + std::to_string(gpu->pid()) + "/status");
+  const std::string text((std::istreambuf_iterator<char>(status)), {});
+  EXPECT_THAT(text, HasSubstr("Seccomp:\t2"));
+  EXPECT_THAT(text, HasSubstr("NoNewPrivs:\t1"));
+}
+
 TEST(Vgpud, RefusesBadArguments) {
   for (std::vector<std::string> extra : {std::vector<std::string>{"--gpu", "h9000"}, {"--threads", "x"}, {"--nonsense", "1"}, {}}) {
     base::SubprocessOptions process;

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 
+#include "vgpu/server/lockdown.h"
 #include "vgpu/server/server.h"
 
 namespace {
@@ -66,6 +67,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "musacoder-vgpud: %s\n", server.error().message.c_str());
     return 3;
   }
+  musacoder::vgpu::lock_down();
   (*server)->run(control_fd, client_fd);
   ::_exit(0);
 }
