@@ -17,7 +17,7 @@ h1{font-size:24px;line-height:1.25;margin:0 0 2px;letter-spacing:-.01em;overflow
 h2{font-size:16px;margin:0 0 12px}
 h3{font-size:12px;margin:20px 0 6px;color:var(--soft);font-weight:600;text-transform:uppercase;letter-spacing:.05em}
 p.sub{margin:0 0 22px;color:var(--soft);overflow-wrap:anywhere}
-.num{font-variant-numeric:tabular-nums;text-align:right}
+.num{font-variant-numeric:tabular-nums;text-align:right;white-space:nowrap}
 .tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(140px,1fr));gap:12px;margin-bottom:16px}
 .tile,.card{background:var(--card);border:1px solid var(--line);border-radius:10px}
 .tile{padding:12px 14px}
@@ -44,7 +44,7 @@ tr.total td{font-weight:650}
 .note{color:var(--soft);font-size:13px;margin:12px 0 0}
 .controls{display:flex;flex-wrap:wrap;gap:8px;align-items:center;margin-bottom:10px}
 input[type=search]{flex:1 1 260px;min-width:180px}
-input[type=search],select,button{font:inherit;color:inherit;background:var(--card);border:1px solid var(--line);border-radius:7px;padding:6px 10px}
+input[type=search],select,button{font:inherit;max-width:100%;color:inherit;background:var(--card);border:1px solid var(--line);border-radius:7px;padding:6px 10px}
 button{cursor:pointer}
 button:disabled{opacity:.45;cursor:default}
 :focus-visible{outline:2px solid var(--accent);outline-offset:2px}
@@ -61,8 +61,9 @@ th[aria-sort=descending] button::after{content:" ↓"}
 #list td{font-size:14px}
 #list tr.row:hover>td{background:color-mix(in srgb,var(--accent) 6%,transparent)}
 #list tr.row{cursor:pointer}
-#list td.cause{color:var(--soft);max-width:420px;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
-#list td.task{overflow-wrap:anywhere;min-width:140px;max-width:260px}
+#list td.cause{color:var(--soft);max-width:0;width:42%;min-width:120px;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
+#list td.task{overflow-wrap:anywhere;min-width:120px;max-width:260px}
+#list .status{white-space:nowrap;display:inline-block;max-width:250px;overflow:hidden;text-overflow:ellipsis}
 .open{all:unset;cursor:pointer;color:var(--accent);text-align:left}
 .open:focus-visible{outline:2px solid var(--accent);outline-offset:2px}
 .open::before{content:"▸";display:inline-block;width:16px;color:var(--soft)}
@@ -70,7 +71,7 @@ th[aria-sort=descending] button::after{content:" ↓"}
 .status{color:var(--c);font-weight:600;overflow-wrap:anywhere}
 .lv{letter-spacing:2px;white-space:nowrap}
 .y{color:var(--ok)}.n{color:var(--runtime_error)}.o{color:var(--soft)}
-tr.detail>td{background:color-mix(in srgb,var(--bg) 60%,var(--card));padding:6px 20px 22px}
+tr.detail>td{max-width:0;background:color-mix(in srgb,var(--bg) 60%,var(--card));padding:6px 20px 22px}
 .detail .grid{display:grid;grid-template-columns:minmax(0,3fr) minmax(0,2fr);gap:0 28px}
 @media (max-width:900px){.detail .grid{grid-template-columns:minmax(0,1fr)}}
 .what{font-size:15.5px;margin:12px 0 0;overflow-wrap:anywhere}
@@ -150,7 +151,7 @@ function draw() {
   for (const r of list.slice(state.page * PAGE, (state.page + 1) * PAGE)) {
     const button = el("button", {class: "open", "aria-expanded": "false", type: "button", id: "v" + r.i}, r.task || "(no task)");
     const row = el("tr", {class: "row"}, el("td", {class: "task"}, button), el("td", {}, r.level || "–"),
-      el("td", {}, el("span", {class: "status", c: colour(r.status)}, r.status)), el("td", {}, levels(r.levels)),
+      el("td", {}, el("span", {class: "status", c: colour(r.status), title: r.status}, r.status)), el("td", {}, levels(r.levels)),
       el("td", {class: "num"}, r.trials ? num(r.q, 2) : "–"), el("td", {class: "num"}, num(r.reward, 2)),
       el("td", {class: "num"}, num(r.speedup, 2)), el("td", {class: "num"}, num(r.seconds, 1)),
       el("td", {class: "cause", title: r.cause}, r.cause));
@@ -212,7 +213,7 @@ function detail(r) {
   const fault = v.fault || v.ledger.fault;
   if (fault) out.push(fold("Fault", pairs(Object.entries(fault).filter(([, x]) => x !== "" && x !== 0).map(([k, x]) => [k.replaceAll("_", " "), Array.isArray(x) ? `(${x.join(", ")})` : String(x)]))));
   const l = v.ledger;
-  if (l.launches.length || l.vendor_calls.length || v.refused_ops.length || v.cpu_ops.length || l.h2d_bytes || l.d2h_bytes) out.push(fold(`Ledger (${l.launches.length} kernels)`,
+  if (l.launches.length || l.vendor_calls.length || v.refused_ops.length || v.cpu_ops.length || l.h2d_bytes || l.d2h_bytes) out.push(fold(`Ledger (${l.launches.length} ${l.launches.length === 1 ? "kernel" : "kernels"})`,
     l.launches.length ? table(["kernel", "grid", "block", "launches", "warp instructions", "FLOPs", "loaded", "stored"], l.launches.map(k => [el("code", {}, k.kernel), k.grid.join(" × "), k.block.join(" × "), String(k.count),
       k.warp_instructions.toLocaleString("en"), k.counters.flops.toLocaleString("en"), bytes(k.counters.global_load_bytes), bytes(k.counters.global_store_bytes)])) : null,
     pairs([["host → device", bytes(l.h2d_bytes)], ["device → host", bytes(l.d2h_bytes)], ["device → device", bytes(l.d2d_bytes)], ["memset", bytes(l.memset_bytes)],

@@ -219,7 +219,7 @@ std::string HtmlReport::Impl::status_chart(const judge::GroupMetrics& all) const
       continue;
     }
     const double share = static_cast<double>(count) / static_cast<double>(all.samples);
-    out += bar(base::ellipsize(base::printable(status, false), 60), share, fmt::format("{}  {:.1f} %", count, 100 * share), colour(status));
+    out += bar(base::ellipsize(base::printable(status, false), 60), share, fmt::format("{} · {:.1f} %", count, 100 * share), colour(status));
   }
   if (rest) out += bar(fmt::format("{} more statuses", rest_kinds), static_cast<double>(rest) / static_cast<double>(all.samples),
                        std::to_string(rest), "var(--infra)");

@@ -29,7 +29,7 @@ std::string verdict_report(const judge::Verdict& verdict, const base::Terminal& 
                            const std::map<std::string, std::string>& sources = {});
 
 struct TableRow {
-  std::string name;                  // empty: the verdict's task
+  std::string name = {};             // empty: the verdict's task
   const judge::Verdict* verdict = nullptr;
 };
 // Columns: task, status, L0–L4, q, reward, seconds, cause; a summary line of statuses at the end.

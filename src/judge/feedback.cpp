@@ -280,7 +280,8 @@ void add_fault(const Verdict& verdict, const FeedbackOptions& options, Feedback&
     std::string line = fmt::format("Nearest tensor: {} ({} bytes); the access is at byte {}", clean(fault->tensor, 200),
                                    fault->tensor_bytes, fault->offset_bytes);
     const auto size = static_cast<std::int64_t>(fault->tensor_bytes);
-    if (fault->offset_bytes >= size) line += fmt::format(", {} bytes past its end", fault->offset_bytes - size);
+    if (fault->offset_bytes == size) line += ", just past its end";
+    else if (fault->offset_bytes > size) line += fmt::format(", {} bytes past its end", fault->offset_bytes - size);
     else if (fault->offset_bytes < 0) line += fmt::format(", {} bytes before its start", -fault->offset_bytes);
     feedback.evidence.push_back(line + ".");
   }
@@ -433,7 +434,7 @@ Feedback make_feedback(const Verdict& verdict, const FeedbackOptions& options) {
   feedback.verified = verdict.status == "ok";
   feedback.about_candidate = feedback.verified || is_candidate_fault(verdict.status);
   feedback.what = std::string(info.meaning);
-  const std::string cause = clean(verdict.cause);
+  const std::string cause = trimmed(clean(verdict.cause));
   if (!cause.empty() && cause != info.meaning) feedback.what = cause + (cause.ends_with('.') ? "" : ".");
   add_class_details(verdict, options, feedback);
   if (!feedback.verified) feedback.look_at.emplace_back(info.look_at);

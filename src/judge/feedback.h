@@ -25,7 +25,7 @@ struct FeedbackOptions {
   int round = 1;                                 // of the answer that was judged, from 1
   // Texts that lines are quoted from, by the names diagnostics use: "candidate.py", "cuda.cu", "main.cpp". With
   // candidate.py alone, "cuda.cu" is its only string that defines a __global__ function. May be empty.
-  std::map<std::string, std::string> sources;
+  std::map<std::string, std::string> sources = {};
 };
 
 struct Feedback {

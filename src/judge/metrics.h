@@ -27,14 +27,14 @@
 namespace musacoder::judge {
 
 struct MetricsConfig {
-  std::vector<int> k;                                  // empty: 1, and 8 when some task has 8 decided samples
+  std::vector<int> k = {};                             // empty: 1, and 8 when some task has 8 decided samples
   std::vector<double> fast_p = {0, 0.5, 0.8, 1, 1.5, 2};
   double faster_than = 1.1;
 };
 
 struct Sample {
-  std::string task, level, status;
-  std::optional<double> speedup_eager, speedup_compile, reward;
+  std::string task = {}, level = {}, status = {};
+  std::optional<double> speedup_eager = {}, speedup_compile = {}, reward = {};
 };
 
 // A mean with its standard error over tasks (0 with fewer than two tasks), and how many tasks it is over.

@@ -49,8 +49,9 @@ CREATE INDEX verdicts_by_time ON verdicts (stored_at);
 
 tl::unexpected<Error> adapt(const SQLite::Exception& error, const std::string& path, const char* doing) {
   const int code = error.getErrorCode() & 0xFF;
-  if (code == SQLITE_FULL || (code == SQLITE_IOERR && base::free_bytes(path) < (1u << 20)))
-    return fail(Code::kResourceExhausted, "disk full while {} {}: nothing was stored; free some space and run again", doing, path);
+  if (code == SQLITE_FULL || error.getExtendedErrorCode() == SQLITE_IOERR_WRITE || (code == SQLITE_IOERR && base::free_bytes(path) < (1u << 20)))
+    return fail(Code::kResourceExhausted, "no room while {} {} (disk, quota or file-size limit): nothing was stored; free some space and run again",
+                doing, path);
   if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT)
     return fail(Code::kInvalidArgument, "{} is not a verdict store or is damaged ({}); give another file", path, error.what());
   if (code == SQLITE_BUSY || code == SQLITE_LOCKED)

@@ -24,7 +24,7 @@
 namespace musacoder::store {
 
 struct Query {
-  std::string task, candidate_hash, status, status_class;   // empty: any
+  std::string task = {}, candidate_hash = {}, status = {}, status_class = {};   // empty: any
   std::int64_t since = 0;                                   // Unix seconds; 0: any
   std::size_t limit = 100, offset = 0;                      // newest first
 };
