@@ -26,7 +26,7 @@ def verdicts():
     if not PROGRAM.exists():
         pytest.skip(f"{PROGRAM} is not built; run: ninja -C build musacoder_verdict_rows")
     out = subprocess.run([PROGRAM], check=True, capture_output=True, timeout=60, text=True).stdout
-    return [json.loads(line) for line in out.splitlines()]
+    return [json.loads(line) for line in out.split("\n") if line]
 
 
 def of_status(verdicts, status):
