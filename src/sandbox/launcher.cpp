@@ -44,7 +44,7 @@ Result<Outcome> run_sandboxed(const std::string& launcher, Policy policy, base::
       outcome.process = std::move(process);
       return outcome;
     }
-    std::string why = process.err.empty() ? process.exit.describe() : process.err;
+    std::string why = !process.err.empty() ? process.err : !process.out.empty() ? process.out : process.exit.describe();
     return fail(Code::kUnavailable, "the sandbox could not start: {}", why.substr(0, 500));
   }
   if (std::string error = value->value("error", ""); !error.empty()) return fail(Code::kNotFound, "{}", error);
