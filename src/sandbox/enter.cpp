@@ -399,7 +399,7 @@ Status enter_with_pipe(const Policy& policy, Report& report, bool keep_pipe) {
 
 }  // namespace
 
-Status enter(const Policy& policy, Report& report) { return enter_with_pipe(policy, report, policy.result_fd >= 0); }
+Status enter(const Policy& policy, Report& report, bool will_execute) { return enter_with_pipe(policy, report, will_execute); }
 
 void report_failure_to_supervisor(const std::string& message) {
   if (supervisor_pipe >= 0) (void)base::write_all(supervisor_pipe, message);

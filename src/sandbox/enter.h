@@ -34,9 +34,9 @@ struct Report {
   std::vector<std::pair<std::string, std::string>> skipped;  // feature, why
 };
 
-Status enter(const Policy& policy, Report& report);
-
-// The supervisor reads what is written here after enter(): the launcher reports a failed exec with it.
+// `will_execute`: the caller executes a program next, and says so with report_failure_to_supervisor() if that fails. The
+// supervisor starts to watch the limits when the program starts; without it, at once.
+Status enter(const Policy& policy, Report& report, bool will_execute = false);
 void report_failure_to_supervisor(const std::string& message);
 
 // JSON {"features":[…],"skipped":{feature:why}}

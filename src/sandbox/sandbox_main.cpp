@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
     ::fcntl(result_fd, F_SETFD, FD_CLOEXEC);
   }
   sandbox::Report report;
-  if (auto status = sandbox::enter(policy, report); !status) {
+  if (auto status = sandbox::enter(policy, report, true); !status) {
     std::fprintf(stderr, "musacoder-sandbox: %s\n", status.error().message.c_str());
     return 125;
   }

@@ -309,6 +309,34 @@ TEST_F(SandboxTest, CInterfaceMirrorsTheChild) {
   EXPECT_NE(std::strstr(report, "unknown"), nullptr);
 }
 
+TEST_F(SandboxTest, LimitsHoldForAProcessThatLockedItselfIn) {
+  int fds[2];
+  ASSERT_EQ(::pipe(fds), 0);
+  pid_t pid = ::fork();
+  if (pid == 0) {
+    ::close(fds[0]);
+    Policy policy;
+    policy.wall_s = 0.5;
+    policy.result_fd = fds[1];
+    Report report;
+    if (!enter(policy, report)) ::_exit(100);
+    for (;;) ::pause();
+  }
+  ::close(fds[1]);
+  base::Stopwatch watch;
+  std::string text;
+  char chunk[4096];
+  for (ssize_t n; (n = ::read(fds[0], chunk, sizeof chunk)) > 0;) text.append(chunk, static_cast<std::size_t>(n));
+  ::close(fds[0]);
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  EXPECT_LT(watch.seconds(), 10);
+  auto result = nlohmann::json::parse(text, nullptr, false);
+  ASSERT_TRUE(result.is_object()) << text;
+  EXPECT_EQ(result["limit"], "wall");
+  EXPECT_FALSE(result["features"].empty());
+}
+
 TEST_F(SandboxTest, NoGroupsAreLeftBehind) {
   shell("true");
   base::SubprocessOptions o;
