@@ -29,7 +29,7 @@ import torch
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _CUDA = torch.device("cuda", 0)
 _TensorBase = torch._C.TensorBase
-_device_of = _TensorBase.device.__get__
+_raw_device = _TensorBase.device.__get__
 _installed = False
 _ops = None
 _gpu = "h200"
@@ -96,6 +96,12 @@ def is_device_fault(error):
     """Whether an exception reports a fault of the device (illegal access, launch failure, …), not a Python error."""
     text = str(error)
     return isinstance(error, RuntimeError) and text.startswith("CUDA error") and "invalid device ordinal" not in text
+
+
+def _device_of(tensor):
+    """The device that torch itself sees: torch's getter would ask the patched property while our mode is entered."""
+    with torch._C.DisableTorchFunction():
+        return _raw_device(tensor)
 
 
 def is_on_device(tensor):
@@ -175,16 +181,12 @@ def _map_index(value):
 
 
 _TAKES_DEVICE_FIRST = set()     # functions whose first positional argument after self may be a device
-_GETTERS = {}                   # functions answered here, never by torch
 
 
 class _Cuda(torch.overrides.TorchFunctionMode):
     """Stays entered for the life of the process."""
 
     def __torch_function__(self, function, types_, args=(), kwargs=None):
-        answer = _GETTERS.get(function)
-        if answer is not None:
-            return answer(*args, **(kwargs or {}))
         if kwargs and "device" in kwargs:
             kwargs = {**kwargs, "device": _map_index(kwargs["device"])}
             generator = kwargs.get("generator")
@@ -272,8 +274,6 @@ def _patch_tensor():
     T.pin_memory = pin_memory
     T.is_pinned = lambda self, device=None: False
     T.record_stream = lambda self, stream: None
-    _GETTERS.update({_TensorBase.device.__get__: device, _TensorBase.is_cuda.__get__: on_device,
-                     _TensorBase.get_device: get_device, _TensorBase.cuda: cuda})
     _TAKES_DEVICE_FIRST.add(_TensorBase.to)
 
 
