@@ -105,13 +105,18 @@ std::string format_printf(Warp& w, unsigned lane, const std::string& format, std
     }
     if (digits.size() > 4) spec = "%";
     char c = format[j];
+    auto conversion = [&](std::string_view end) {
+      std::string text = spec;
+      text.append(end);
+      return text;
+    };
     char buffer[2048];
     buffer[0] = 0;
     switch (c) {
       case 'd':
       case 'i': {
         std::int64_t v = longs ? std::int64_t(next(8)) : std::int64_t(std::int32_t(next(4)));
-        std::snprintf(buffer, sizeof buffer, (spec + "lld").c_str(), static_cast<long long>(v));
+        std::snprintf(buffer, sizeof buffer, conversion("lld").c_str(), static_cast<long long>(v));
         break;
       }
       case 'u':
@@ -119,14 +124,14 @@ std::string format_printf(Warp& w, unsigned lane, const std::string& format, std
       case 'X':
       case 'o': {
         std::uint64_t v = longs ? next(8) : next(4);
-        std::snprintf(buffer, sizeof buffer, (spec + "ll" + c).c_str(), static_cast<unsigned long long>(v));
+        std::snprintf(buffer, sizeof buffer, conversion(std::string("ll").append(1, c)).c_str(), static_cast<unsigned long long>(v));
         break;
       }
-      case 'c': std::snprintf(buffer, sizeof buffer, (spec + c).c_str(), int(next(4))); break;
+      case 'c': std::snprintf(buffer, sizeof buffer, conversion({&c, 1}).c_str(), int(next(4))); break;
       case 'p': std::snprintf(buffer, sizeof buffer, "0x%llx", static_cast<unsigned long long>(next(8))); break;
       case 's': {
         std::string text = read_string(w, lane, next(8));
-        std::snprintf(buffer, sizeof buffer, (spec + c).c_str(), text.c_str());
+        std::snprintf(buffer, sizeof buffer, conversion({&c, 1}).c_str(), text.c_str());
         break;
       }
       case 'e':
@@ -136,7 +141,7 @@ std::string format_printf(Warp& w, unsigned lane, const std::string& format, std
       case 'g':
       case 'G':
       case 'a':
-      case 'A': std::snprintf(buffer, sizeof buffer, (spec + c).c_str(), std::bit_cast<double>(next(8))); break;
+      case 'A': std::snprintf(buffer, sizeof buffer, conversion({&c, 1}).c_str(), std::bit_cast<double>(next(8))); break;
       default: break;
     }
     out += buffer;

@@ -81,7 +81,9 @@ std::unique_ptr<WarpContext> take_warp(Worker& worker) {
   w->worker = &worker;
   w->local_bytes = launch.program->local_bytes;
   if (w->local_bytes) {
-    w->local_memory.reset(new std::uint8_t[std::size_t(w->local_bytes) * kLanes]());
+    // calloc: pages of deep stacks that are never touched cost nothing.
+    w->local_memory.reset(static_cast<std::uint8_t*>(std::calloc(kLanes, w->local_bytes)));
+    if (!w->local_memory) throw std::bad_alloc();
     w->local = w->local_memory.get();
   }
   w->params = launch.params.data();
@@ -279,7 +281,7 @@ bool within_limits(Worker& worker, Block& block, std::uint64_t spent) {
   return false;
 }
 
-void work(Worker& worker) {
+void run_blocks(Worker& worker) {
   LaunchState& launch = *worker.launch;
   worker.caches.assign(launch.program->cache_slots + 1, {});
   const bool cooperative = launch.config->cooperative;
@@ -326,6 +328,18 @@ void work(Worker& worker) {
         ++i;
       }
     }
+  }
+}
+
+void work(Worker& worker) {
+  try {
+    run_blocks(worker);
+  } catch (const std::bad_alloc&) {
+    worker.fault = {};
+    worker.fault.kind = FaultKind::kInvalidLaunch;
+    worker.fault.kernel = demangle(worker.launch->program->entry->function->name);
+    worker.fault.detail = "the host has not enough memory for the kernel's registers, shared and local memory";
+    publish(worker);
   }
   for (auto& cache : worker.caches)
     if (cache.range && cache.written) cache.range->kernel_written.fetch_add(cache.written, std::memory_order_relaxed);

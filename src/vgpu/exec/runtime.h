@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <cstdlib>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -33,12 +34,16 @@ inline AlignedBytes aligned_bytes(std::size_t n) {
   return AlignedBytes(static_cast<std::uint8_t*>(::operator new[](n, std::align_val_t(64))));
 }
 
+struct CallocFree {
+  void operator()(std::uint8_t* p) const { std::free(p); }
+};
+
 struct WarpContext : Warp {
   AlignedBytes file;                         // register file: frames one after another
   std::size_t file_bytes = 0;
   std::vector<SimtEntry> simt;
   std::vector<Frame> frames;
-  std::unique_ptr<std::uint8_t[]> local_memory;
+  std::unique_ptr<std::uint8_t, CallocFree> local_memory;
   const Program* filled_for = nullptr;       // the constants of the entry frame are in place
   std::uint32_t barrier = 0;                 // id it waits at
   const Inst* barrier_inst = nullptr;

@@ -766,7 +766,7 @@ bool Parser::address(Function& f, Operand& out) {
     advance();
     std::uint64_t n = 0;
     if (!integer(n)) return false;
-    out.offset += std::int64_t(negative ? 0 - n : n);
+    out.offset = std::int64_t(std::uint64_t(out.offset) + (negative ? 0 - n : n));
   }
   // Texture coordinates and tensor maps: [name, {…}]; kept as further items so that the text still parses.
   while (accept(',')) {

@@ -114,19 +114,40 @@ MC_INLINE void store_row(Warp& w, const R* s, const Addresses& at, u64 base) {
   }
 }
 
-template <typename T, typename R>
+// A generic access whose every lane points into shared memory.
+template <typename T>
+MC_INLINE bool all_shared(Warp& w, const Addresses& at) {
+  u64 lo = at.lo - kSharedWindow, hi = at.hi - kSharedWindow;
+  return lo < w.shared_bytes && hi < w.shared_bytes && w.shared_bytes - hi >= sizeof(T) && !(at.low_bits & (sizeof(T) - 1));
+}
+
+template <typename T, typename R, bool generic>
 const Inst* ld_global(Warp& w, const Inst* in) {
   Addresses at;
   gather_addresses<u64, sizeof(T)>(w, in, at);
+  if constexpr (generic) {
+    if (all_shared<T>(w, at)) {
+      ++w.counters->shared_accesses;
+      load_row<T, R>(w, reg<R>(w, in->d), at, u64(w.shared) - kSharedWindow);
+      return in + 1;
+    }
+  }
   if (!checked<sizeof(T)>(w, in, at)) [[unlikely]] return access_slow(w, in);
   w.counters->global_load_bytes += sizeof(T) * u64(__builtin_popcount(w.mask));
   load_row<T, R>(w, reg<R>(w, in->d), at, 0);
   return in + 1;
 }
-template <typename T, typename R>
+template <typename T, typename R, bool generic>
 const Inst* st_global(Warp& w, const Inst* in) {
   Addresses at;
   gather_addresses<u64, sizeof(T)>(w, in, at);
+  if constexpr (generic) {
+    if (all_shared<T>(w, at)) {
+      ++w.counters->shared_accesses;
+      store_row<T, R>(w, reg<R>(w, in->d), at, u64(w.shared) - kSharedWindow);
+      return in + 1;
+    }
+  }
   RangeCache* cache = checked<sizeof(T)>(w, in, at);
   if (!cache) [[unlikely]] return access_slow(w, in);
   u64 bytes = sizeof(T) * u64(__builtin_popcount(w.mask));
@@ -231,16 +252,16 @@ Handler pick_scalar(const Spec& s) {
     case Space::kGlobal:
     case Space::kConst:
       if (s.address_width != 8) return nullptr;
-      return is_load ? ld_global<T, R> : st_global<T, R>;
+      return is_load ? ld_global<T, R, false> : st_global<T, R, false>;
     case Space::kShared:
       if (s.address_width == 8) return is_load ? ld_shared<T, R, u64> : st_shared<T, R, u64>;
       return is_load ? ld_shared<T, R, u32> : st_shared<T, R, u32>;
     case Space::kLocal:
       if (s.address_width != 8) return nullptr;
       return is_load ? local_access<T, R, false> : local_access<T, R, true>;
-    case Space::kGeneric:  // most generic pointers are global; the others miss the cache and take the slow path
+    case Space::kGeneric:  // local and mixed pointers miss the cache and take the slow path
       if (s.address_width != 8) return nullptr;
-      return is_load ? ld_global<T, R> : st_global<T, R>;
+      return is_load ? ld_global<T, R, true> : st_global<T, R, true>;
     default: return nullptr;
   }
 }
