@@ -25,7 +25,7 @@ class ModelNew(nn.Module):
             "build_in_constructor",
             "torch::Tensor add(torch::Tensor x, torch::Tensor row, torch::Tensor column);",
             CUDA,
-            ["add"],
+            functions=["add"],
         )
 
     def forward(self, x, row, column):
