@@ -33,6 +33,7 @@ _raw_device = _TensorBase.device.__get__
 _installed = False
 _ops = None
 _gpu = "h200"
+_recording = False
 _VGPU = None   # torch.device of the backend, set by install()
 
 
@@ -141,12 +142,16 @@ class CpuOpRecorder:
         self.ops = []
 
     def __enter__(self):
+        global _recording
         _ops.take_cpu_ops()
         _ops.record_cpu_ops(True)
         _ops.enforce(True)
+        _recording = True
         return self
 
     def __exit__(self, *_):
+        global _recording
+        _recording = False
         _ops.enforce(False)
         _ops.record_cpu_ops(False)
         self.ops = list(_ops.take_cpu_ops())
@@ -279,18 +284,15 @@ def _patch_tensor():
 
 @contextlib.contextmanager
 def _unjudged():
-    """Printing is not computing."""
-    refused = _ops.take_refused()
-    _ops.enforce(False)
+    """Printing works on a copy in host memory and is not computing."""
+    recording = _recording
+    if recording:
+        _ops.record_cpu_ops(False)
     try:
         yield
     finally:
-        _ops.enforce(_enforced())
-        del refused
-
-
-def _enforced():
-    return False
+        if recording:
+            _ops.record_cpu_ops(True)
 
 
 def _patch_modules():

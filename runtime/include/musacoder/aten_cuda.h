@@ -3,7 +3,9 @@
 
 #include <cublas_v2.h>
 
+#ifndef MUSACODER_FULL_HEADERS
 #include "aten.h"
+#endif
 #include "cuda.h"
 
 namespace at::cuda {

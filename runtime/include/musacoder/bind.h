@@ -8,17 +8,66 @@
 // A parameter or result type without a Caster is not available here and does not compile.
 #pragma once
 
+#ifdef MUSACODER_FULL_HEADERS  // torch's own headers come first (include_full/musacoder_full.h)
+#include "abi.h"
+#else
 #include "ops.h"
+#endif
 
 namespace musacoder::bind {
 
 using at::Tensor;
 
+inline mc_value make(std::int32_t kind) {
+  mc_value v{};
+  v.kind = kind;
+  return v;
+}
+
+#ifdef MUSACODER_FULL_HEADERS
+inline mc_tensor handle_of(const Tensor& t) { return t.defined() ? reinterpret_cast<mc_tensor>(t.unsafeGetTensorImpl()) : nullptr; }
+inline Tensor adopt(mc_tensor owned) {
+  if (!owned) return Tensor();
+  return Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim(reinterpret_cast<c10::TensorImpl*>(owned)));
+}
+inline c10::Device device_from(const mc_value& v) {
+  if (v.u.i == MC_DEVICE_CUDA) return c10::Device(c10::DeviceType::PrivateUse1, 0);
+  return c10::Device(static_cast<c10::DeviceType>(v.u.i), static_cast<c10::DeviceIndex>(v.aux));
+}
+inline mc_value device_value(const c10::Device& d) {
+  mc_value v = make(MC_DEVICE);
+  v.u.i = d.type() == c10::DeviceType::PrivateUse1 ? MC_DEVICE_CUDA : static_cast<std::int64_t>(d.type());
+  v.aux = d.index();
+  return v;
+}
+inline c10::Scalar scalar_from(const mc_value& v) {
+  if (v.kind == MC_DOUBLE) return c10::Scalar(v.u.d);
+  if (v.kind == MC_BOOL) return c10::Scalar(v.u.i != 0);
+  if (v.kind == MC_COMPLEX) return c10::Scalar(c10::complex<double>(v.u.c[0], v.u.c[1]));
+  return c10::Scalar(v.u.i);
+}
+inline mc_value scalar_value(const c10::Scalar& s) {
+  mc_value v = make(s.isFloatingPoint() ? MC_DOUBLE : s.isBoolean() ? MC_BOOL : s.isComplex() ? MC_COMPLEX : MC_INT);
+  if (v.kind == MC_DOUBLE) v.u.d = s.toDouble();
+  else if (v.kind == MC_COMPLEX) { v.u.c[0] = s.toComplexDouble().real(); v.u.c[1] = s.toComplexDouble().imag(); }
+  else v.u.i = s.toLong();
+  return v;
+}
+#else
+inline mc_tensor handle_of(const Tensor& t) { return t.handle(); }
+inline Tensor adopt(mc_tensor owned) { return Tensor::adopt(owned); }
+inline c10::Device device_from(const mc_value& v) {
+  return c10::Device(static_cast<c10::DeviceType>(v.u.i), static_cast<c10::DeviceIndex>(v.aux));
+}
+inline mc_value device_value(const c10::Device& d) { return at::ops::Argument(d).value; }
+inline c10::Scalar scalar_from(const mc_value& v) { return c10::Scalar::from(v); }
+inline mc_value scalar_value(const c10::Scalar& s) { return s.value(); }
+#endif
+
 // How a C++ type travels: name() as in mc_parameter, load() from a borrowed value, get() for the call, store() for results.
 template <class T, class = void>
 struct Caster;
 
-inline mc_value make(std::int32_t kind) { return at::ops::Argument::make(kind); }
 inline mc_value make_list(std::int32_t kind, std::size_t n, std::size_t item) {
   mc_value v = make(kind);
   v.n = static_cast<std::int64_t>(n);
@@ -33,13 +82,13 @@ struct Caster<Tensor> {
   void load(const mc_value& v) {
     if (v.kind == MC_TENSOR) {
       mc_retain(v.u.t);
-      value = Tensor::adopt(v.u.t);
+      value = adopt(v.u.t);
     }
   }
   Tensor& get() { return value; }
   static mc_value store(Tensor t) {
     mc_value v = make(t.defined() ? MC_TENSOR : MC_NONE);
-    v.u.t = t.handle();
+    v.u.t = handle_of(t);
     if (t.defined()) mc_retain(v.u.t);
     return v;
   }
@@ -128,17 +177,17 @@ template <>
 struct Caster<c10::Device> {
   c10::Device value{c10::kCPU};
   static std::string name() { return "Device"; }
-  void load(const mc_value& v) { value = c10::Device(static_cast<c10::DeviceType>(v.u.i), static_cast<c10::DeviceIndex>(v.aux)); }
+  void load(const mc_value& v) { value = device_from(v); }
   c10::Device& get() { return value; }
-  static mc_value store(const c10::Device& x) { return at::ops::Argument(x).value; }
+  static mc_value store(const c10::Device& x) { return device_value(x); }
 };
 template <>
 struct Caster<c10::Scalar> {
   c10::Scalar value;
   static std::string name() { return "Scalar"; }
-  void load(const mc_value& v) { value = c10::Scalar::from(v); }
+  void load(const mc_value& v) { value = scalar_from(v); }
   c10::Scalar& get() { return value; }
-  static mc_value store(const c10::Scalar& x) { return x.value(); }
+  static mc_value store(const c10::Scalar& x) { return scalar_value(x); }
 };
 
 template <class T>
@@ -165,7 +214,7 @@ struct Caster<std::vector<T>> {
       if constexpr (std::is_same_v<T, Tensor>) {
         mc_tensor t = static_cast<const mc_tensor*>(v.u.p)[i];
         if (t) mc_retain(t);
-        value.push_back(Tensor::adopt(t));
+        value.push_back(adopt(t));
       } else if constexpr (std::is_floating_point_v<T>) {
         value.push_back(static_cast<T>(static_cast<const double*>(v.u.p)[i]));
       } else {
@@ -180,8 +229,8 @@ struct Caster<std::vector<T>> {
       mc_value v = make_list(MC_TENSORS, x.size(), sizeof(mc_tensor));
       auto* out = static_cast<mc_tensor*>(const_cast<void*>(v.u.p));
       for (const Tensor& t : x) {
-        if (t.defined()) mc_retain(t.handle());
-        *out++ = t.handle();
+        if (t.defined()) mc_retain(handle_of(t));
+        *out++ = handle_of(t);
       }
       return v;
     } else if constexpr (std::is_floating_point_v<T>) {
@@ -479,6 +528,7 @@ F* wrap_pybind_function_no_gil(F* f) { return f; }
 template <class F>
 auto wrap_pybind_function_impl_(F&& f) { return f; }
 
+#ifndef MUSACODER_FULL_HEADERS  // torch's own TORCH_LIBRARY serves there
 // --- TORCH_LIBRARY ---------------------------------------------------------------------------------------------------
 enum class DispatchKey { CPU, CUDA, Autograd, Meta, CompositeImplicitAutograd, CompositeExplicitAutograd, Undefined };
 template <class F>
@@ -550,8 +600,10 @@ struct LibraryInit {
     fill(library);
   }
 };
+#endif
 }  // namespace torch
 
+#ifndef MUSACODER_FULL_HEADERS
 #define MC_LIBRARY(kind, ns, key, m, id)                                                                       \
   static void C10_CONCATENATE(torch_library_fill_##ns, id)(torch::Library&);                                   \
   static const torch::LibraryInit C10_CONCATENATE(torch_library_init_##ns, id)(                                \
@@ -561,3 +613,4 @@ struct LibraryInit {
 #define TORCH_LIBRARY_FRAGMENT(ns, m) MC_LIBRARY(FRAGMENT, ns, "", m, __LINE__)
 #define TORCH_LIBRARY_IMPL(ns, k, m) MC_LIBRARY(IMPL, ns, #k, m, __LINE__)
 #define TORCH_FN(x) x
+#endif

@@ -3,10 +3,14 @@
 
 #include <cuda_runtime_api.h>
 
+#ifndef MUSACODER_FULL_HEADERS
 #include "tensor.h"
+#endif
 
 namespace c10 {
+#ifndef MUSACODER_FULL_HEADERS
 using StreamId = std::int64_t;
+#endif
 namespace cuda {
 
 class CUDAStream {
@@ -27,7 +31,7 @@ class CUDAStream {
 
   static void check(cudaError_t error) {
     if (error != cudaSuccess)
-      ::c10::detail::fail<CUDAError>(::c10::str("CUDA error: ", cudaGetErrorString(error)));
+      TORCH_CHECK(false, "CUDA error: ", cudaGetErrorString(error));
   }
 
  private:

@@ -1,0 +1,6 @@
+// Torch's own header of this name, read through musacoder_full.h.
+#ifdef MUSACODER_READING_TORCH
+#include_next <torch/types.h>
+#else
+#include "../musacoder_full.h"
+#endif
