@@ -18,11 +18,12 @@ from .tree import OnCpu, dtype_name, number
 class Expected:
     """The reference's result: the eager tree with a `Leaf` for every floating tensor (by path order)."""
 
-    def __init__(self, eager, gold, shaken=(), terms=0):
+    def __init__(self, eager, gold, shaken=(), terms=0, naive=None):
         self.eager = eager
-        pairs = list(_walk(eager, gold, *shaken))
-        self.leaves = [(path, e, Leaf(e, g, s, terms) if _floating(e) and _floating(g) and g.shape == e.shape else g)
-                       for path, (e, g, *s) in pairs]
+        count = len(shaken)
+        pairs = list(_walk(eager, gold, *shaken, *([] if naive is None else [naive])))
+        self.leaves = [(path, e, Leaf(e, g, s[:count], terms, s[count] if naive is not None else None)
+                        if _floating(e) and _floating(g) and g.shape == e.shape else g) for path, (e, g, *s) in pairs]
 
 
 def _floating(value):

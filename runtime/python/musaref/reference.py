@@ -184,13 +184,14 @@ class Reference:
         self.built_state = [(n, "parameter", p.detach().clone()) for n, p in self.module.named_parameters()] + \
                            [(n, "buffer", b.detach().clone()) for n, b in self.module.named_buffers()]
 
-    def run(self, inputs, seed):
-        """(outputs, inputs afterwards) in the task's own dtype."""
+    def run(self, inputs, seed, mode=None):
+        """(outputs, inputs afterwards) in the task's own dtype; `mode` is a context for the forward call."""
         self.snapshot.restore(double=False)
         inputs = clone_tree(inputs)
         with torch.no_grad(), quiet(), OnHost():
             seed_all(seed)
-            return self.module(*inputs), inputs
+            with mode or contextlib.nullcontext():
+                return self.module(*inputs), inputs
 
     def gold(self, inputs, seed, shake=None, mode=None):
         """(outputs, inputs afterwards) in float64.

@@ -37,8 +37,8 @@ REAL_RUN_BYTES = 64 << 20         # inputs of a trial run with real values, wher
 SEARCH_OPERATORS = 2500  # traced over all steps tried; after this the best plan so far is taken (about 1 s)
 
 # (role, floor): one after the other, each from where the last one ended.
-STAGES = (("batch", 16), ("spatial", 64), ("feature", 128), ("batch", 4), ("spatial", 32), ("feature", 64), ("heads", 8),
-          ("batch", 2), ("spatial", 16), ("feature", 32), ("heads", 2), ("spatial", 8), ("feature", 16))
+STAGES = (("batch", 16), ("spatial", 64), ("feature", 128), ("batch", 4), ("spatial", 32), ("feature", 64),
+          ("batch", 2), ("spatial", 16), ("feature", 32), ("heads", 8), ("spatial", 8), ("feature", 16), ("heads", 2))
 LAST_STAGE = ("batch", 1)         # only where the work is still FAR_OVER times the budget
 FAR_OVER = 25
 TOGETHER = (8, 4, 2)              # factors by which all spatial and feature sizes are tried at once, where single ones are refused
@@ -147,7 +147,7 @@ class Scaler:
         self.models = {}
         self.real = False
         self.full_normalised = []           # values behind each batch statistic of the full task
-        self.refused = False                # the reference refused some step
+        self.refused = set()                # roles of which the reference refused some step
         self.operators = 0                  # traced so far: a measure of time that does not depend on the machine
         self.dividers = {role: self._divider(pattern) for role, pattern in _DIVIDES.items()}
 
@@ -278,6 +278,10 @@ class Scaler:
                     if together.cost.work < plan.cost.work:
                         plan = together
                     break
+        if plan.cost.work > FAR_OVER * self.budget.work and "batch" not in self.refused:
+            last = self._plan(plan.values, (LAST_STAGE,))
+            if last.cost.work < plan.cost.work:
+                plan = last
         return plan
 
     def _together(self, factor):
@@ -285,7 +289,7 @@ class Scaler:
         return {s.key: s.value // factor if self.roles.get(s.key) in ("spatial", "feature") and s.value % factor == 0 and
                 s.value // factor >= NEVER_BELOW else s.value for s in self.source.sites if s.key not in self.fixed}
 
-    def _plan(self, begin=None):
+    def _plan(self, begin=None, stages=STAGES):
         start = {s.key: s.value for s in self.source.sites if s.key not in self.fixed}
         full = self.measure(start)
         if isinstance(full, TaskError):
@@ -300,9 +304,7 @@ class Scaler:
         values, steps = begin or start, [start]
         best = full if begin is None else self.measure(begin)
         if not self.fits(best):
-            for role, floor in (*STAGES, LAST_STAGE):
-                if (role, floor) == LAST_STAGE and not (isinstance(best, Cost) and best.work > FAR_OVER * self.budget.work):
-                    break
+            for role, floor in stages:
                 if self.exhausted():
                     break
                 values, cost = self._stage(values, role, floor)
@@ -345,7 +347,7 @@ class Scaler:
         lowest = self.shrink(values, role, top, floor)
         cost = self.measure(lowest)
         if isinstance(cost, TaskError):
-            self.refused = True
+            self.refused.add(role)
             return self._without_refused(values, role, floor, top, before)
         if not self.fits(cost):
             return (lowest, cost) if self._helps(before, cost) else (values, before)

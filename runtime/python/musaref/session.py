@@ -16,6 +16,7 @@ import torch
 from .compare import Expected, bitwise_equal, compare
 from .distributions import Draw, name_of
 from .errors import TaskError, classify
+from .naive import NaiveSums
 from .reference import (Reference, call_get_init_inputs, call_get_inputs, default_dtype, perturbed, seed_all)
 from .scaling import MEMORY_BUDGET, WORK_BUDGET, Budget, Cost, Scaler
 from .source import TaskSource, quiet
@@ -78,6 +79,7 @@ class Task:
         self.trials = OrderedDict()
         self.latest = {}
         self.usual = {}
+        self.summing = True
         self.seconds = time.monotonic() - started
 
     # ---- opening ----
@@ -198,14 +200,16 @@ class Task:
             started = time.monotonic()
             gold, gold_after = self._stage("forward in float64", self.reference.gold, trial.inputs, seed)
             spent = time.monotonic() - started
-            shaken = self._shaken(trial.inputs, seed) if spent < SHAKE_SECONDS else []
+            quick = spent < SHAKE_SECONDS
+            shaken = self._shaken(trial.inputs, seed) if quick else []
+            naive = self._naive(trial.inputs, seed, outputs) if quick else None
         except TaskError as error:
             if own or error.status != "invalid_task:exception":
                 raise
             trial.skipped = f"the reference refuses these inputs: {error.message[:300]}"
             return trial
         try:
-            trial.expected = Expected(outputs, gold, shaken, self.trace.terms)
+            trial.expected = Expected(outputs, gold, shaken, self.trace.terms, naive)
         except (KeyError, IndexError, TypeError) as error:
             raise TaskError("invalid_task:exception", f"the float64 run returns another structure: {error}") from None
         trial.after = after
@@ -223,6 +227,22 @@ class Task:
         return [self._stage("forward in float64", self.reference.gold, inputs, seed,
                             lambda tree: perturbed(tree, eps / 2, noise))[0],
                 self._stage("forward in float64", self.reference.gold, inputs, seed, None, RoundedOps(eps, noise))[0]]
+
+    def _naive(self, inputs, seed, eager):
+        """The result with naive float32 sums; None where the task has none, or cannot be run so."""
+        if not self.summing:
+            return None
+        mode = NaiveSums()
+        try:
+            with default_dtype(self.default_dtype):
+                outputs, _ = self.reference.run(inputs, seed, mode)
+        except Exception:  # task code that cannot do without an exact operator; there is no naive result then
+            self.summing = False
+            return None
+        self.summing = mode.changed
+        alike = all(isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a.shape == b.shape or
+                    not isinstance(a, torch.Tensor) for (_, a), (_, b) in zip(leaves(eager), leaves(outputs)))
+        return outputs if mode.changed and alike else None
 
     def _dtype(self, inputs):
         """The coarsest floating dtype among inputs and parameters."""

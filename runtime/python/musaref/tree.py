@@ -133,8 +133,10 @@ def read_tensor(node, run_dir):
         raise _bad("tensor with a malformed offset")
     try:
         with open(path, "rb") as file:
-            file.seek(offset)
-            data = bytearray(file.read(count * item))
+            data = b""
+            if offset + count * item <= os.fstat(file.fileno()).st_size:
+                file.seek(offset)
+                data = bytearray(file.read(count * item))
     except OSError as error:
         raise _bad(f"cannot read {node['file']}: {error}") from None
     if len(data) < count * item:
