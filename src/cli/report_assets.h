@@ -62,11 +62,13 @@ th[aria-sort=descending] button::after{content:" ↓"}
 #list tr.row:hover>td{background:color-mix(in srgb,var(--accent) 6%,transparent)}
 #list tr.row{cursor:pointer}
 #list td.cause{color:var(--soft);max-width:0;width:42%;min-width:120px;overflow:hidden;text-overflow:ellipsis;white-space:nowrap}
-#list td.task{overflow-wrap:anywhere;min-width:120px;max-width:260px}
+#list td.task{overflow-wrap:anywhere;min-width:170px;max-width:260px}
+#list td.task small{display:block;padding-left:16px;color:var(--soft)}
+#list.flat th[data-key=level],#list.flat tr.row>td:nth-child(2){display:none}
 #list .status{white-space:nowrap;display:inline-block;max-width:250px;overflow:hidden;text-overflow:ellipsis}
-.open{all:unset;cursor:pointer;color:var(--accent);text-align:left}
+.open{all:unset;cursor:pointer;color:var(--accent);text-align:left;padding-left:16px;text-indent:-16px}
 .open:focus-visible{outline:2px solid var(--accent);outline-offset:2px}
-.open::before{content:"▸";display:inline-block;width:16px;color:var(--soft)}
+.open::before{content:"▸";display:inline-block;width:16px;text-indent:0;color:var(--soft)}
 .open[aria-expanded=true]::before{content:"▾"}
 .status{color:var(--c);font-weight:600;overflow-wrap:anywhere}
 .lv{letter-spacing:2px;white-space:nowrap}
@@ -150,7 +152,7 @@ function draw() {
   body.textContent = "";
   for (const r of list.slice(state.page * PAGE, (state.page + 1) * PAGE)) {
     const button = el("button", {class: "open", "aria-expanded": "false", type: "button", id: "v" + r.i}, r.task || "(no task)");
-    const row = el("tr", {class: "row"}, el("td", {class: "task"}, button), el("td", {}, r.level || "–"),
+    const row = el("tr", {class: "row"}, el("td", {class: "task"}, button, r.label ? el("small", {}, r.label) : null), el("td", {}, r.level || "–"),
       el("td", {}, el("span", {class: "status", c: colour(r.status), title: r.status}, r.status)), el("td", {}, levels(r.levels)),
       el("td", {class: "num"}, r.trials ? num(r.q, 2) : "–"), el("td", {class: "num"}, num(r.reward, 2)),
       el("td", {class: "num"}, num(r.speedup, 2)), el("td", {class: "num"}, num(r.seconds, 1)),
@@ -173,6 +175,7 @@ function toggle(r, row, button) {
   try { history.replaceState(null, "", "#v" + r.i); } catch (e) { /* a page without an address */ }
 }
 
+const LABELS = {L0: "L0 build", L1: "L1 run", L2: "L2 correctness", L3: "L3 legality", L4: "L4 time"};
 const plain = items => el("ul", {class: "plain"}, items.map(t => el("li", {}, t)));
 const traced = items => {
   const out = [];
@@ -198,7 +201,7 @@ function detail(r) {
   left.push(...part("Where", f.where.length ? plain(f.where) : null));
   left.push(...part("Evidence", f.evidence.length ? traced(f.evidence) : null));
   left.push(...part(f.verified ? "Where time may be lost" : "What to look at", f.look_at.length ? plain(f.look_at) : null));
-  right.push(...part("Levels", v.levels.length ? pairs(v.levels.map(l => [l.name, el("span", {},
+  right.push(...part("Levels", v.levels.length ? pairs(v.levels.map(l => [Object.hasOwn(LABELS, l.name) ? LABELS[l.name] : l.name, el("span", {},
     el("span", {class: {passed: "y", failed: "n", not_run: "o"}[l.state]}, {passed: "✓ ", failed: "✗ ", not_run: "· "}[l.state]), l.detail || (l.state === "not_run" ? "not run" : l.state))])) : null));
   right.push(...part("Verdict", pairs([["reward", v.reward === null ? "none" : short(v.reward)], ["device", `${v.backend}, ${v.gpu}, ${v.policy}`],
     ...(v.speedup_eager !== null ? [["× eager", short(v.speedup_eager)]] : []), ...(v.speedup_compile !== null ? [["× compile", short(v.speedup_compile)]] : []),
@@ -252,6 +255,7 @@ for (const s of Object.keys(statuses).sort()) byId("status").append(el("option",
 const levelNames = [...new Set(rows.map(r => r.level).filter(Boolean))].sort(new Intl.Collator("en", {numeric: true}).compare);
 for (const l of levelNames) byId("level").append(el("option", {value: l}, "level " + l));
 byId("level").hidden = levelNames.length < 2;
+if (!levelNames.length) byId("list").classList.add("flat");
 let wait = 0;
 byId("search").addEventListener("input", e => { clearTimeout(wait); wait = setTimeout(() => { state.text = e.target.value; state.page = 0; draw(); }, 120); });
 for (const id of ["status", "level"]) byId(id).addEventListener("change", e => { state[id] = e.target.value; state.page = 0; draw(); });

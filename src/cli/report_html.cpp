@@ -126,9 +126,14 @@ void HtmlReport::add(judge::VerdictRow row) {
       more += text + " ";
       extra[key] = std::move(text);
     }
+  std::string label;                   // what tells candidates for one task apart
+  for (const char* key : {"name", "run", "model", "source", "sample"})
+    if (auto it = extra.find(key); it != extra.end() && label.size() < 80)
+      label += (label.empty() ? "" : " · ") + base::ellipsize(base::printable(it->get<std::string>(), false), 60);
   auto total = v.seconds.find("total");
   auto finite = [](const std::optional<double>& value) { return value && std::isfinite(*value) ? json(*value) : json(nullptr); };
   impl_->rows.push_back({{"task", v.task},
+                         {"label", label},
                          {"level", row.level},
                          {"status", v.status},
                          {"cause", base::ellipsize(base::printable(v.cause, false), 240)},
@@ -173,7 +178,7 @@ std::string HtmlReport::Impl::subtitle() const {
   for (const auto& [device, count] : devices)
     if (parts.size() < 4) parts.push_back(device);
   for (const char* key : {"torch", "nvcc", "python"})
-    if (auto it = environments.find(key); it != environments.end() && !it->second.empty())
+    if (auto it = environments.find(key); it != environments.end() && !it->second.empty() && !it->second.begin()->first.starts_with('/'))
       parts.push_back(fmt::format("{} {}", key, base::ellipsize(it->second.begin()->first, 40)));
   return fmt::format("{}", fmt::join(parts, " · "));
 }

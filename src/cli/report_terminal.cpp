@@ -69,13 +69,20 @@ std::string section(const Terminal& term, const char* name, const std::vector<st
   return out;
 }
 
+// "L2" or "L2 correctness" → "L2 correctness".
+std::string level_label(const std::string& name) {
+  for (const char* label : {"L0 build", "L1 run", "L2 correctness", "L3 legality", "L4 time"})
+    if (name.size() == 2 && name[1] == label[1]) return label;
+  return safe(name);
+}
+
 std::string level_line(const Terminal& term, const judge::Level& level, int width) {
-  std::string mark = term.dim("·"), name = pad(safe(level.name), 16);
+  std::string mark = term.dim("·"), name = pad(level_label(level.name), 14);
   if (level.state == LevelState::kPassed) mark = term.green("✓");
   if (level.state == LevelState::kFailed) mark = term.red("✗");
   if (level.state == LevelState::kNotRun) name = term.dim(name);
   std::string detail = level.detail.empty() && level.state == LevelState::kNotRun ? "not run" : safe(level.detail);
-  return fmt::format("  {} {}  {}\n", mark, name, term.dim(base::ellipsize(detail, std::max(20, width - 22))));
+  return fmt::format("  {} {}  {}\n", mark, name, term.dim(base::ellipsize(detail, std::max(20, width - 20))));
 }
 
 std::string key_line(const Terminal& term, const char* key, const std::string& value, int width) {

@@ -188,7 +188,7 @@ void value_patterns(const Verdict& verdict, Feedback& feedback) {
   else if (only("constant_rows"))
     hints.push_back("It fails only on constant rows: the variance is zero there. Compute it as the mean of squared deviations, "
                     "and add epsilon where the reference does.");
-  const Trial* worst = worst_trial(verdict);
+  const Trial* worst = telling_trial(verdict);
   if (!worst || !worst->worst) return;
   const double got = worst->worst->got, expected = worst->worst->expected;
   const double share = worst->total ? static_cast<double>(worst->mismatched) / static_cast<double>(worst->total) : 0;
@@ -206,8 +206,8 @@ void value_patterns(const Verdict& verdict, Feedback& feedback) {
 }
 
 void add_values(const Verdict& verdict, const FeedbackOptions&, Feedback& feedback) {
-  const Trial* worst = worst_trial(verdict);
-  if (worst && !worst->message.empty()) feedback.evidence.push_back(clean(worst->message));
+  const Trial* worst = telling_trial(verdict);
+  if (worst && !worst->worst && !worst->message.empty()) feedback.evidence.push_back(clean(worst->message));
   if (worst && worst->worst) {
     feedback.where.push_back(fmt::format("output {} at [{}], in the trial on {} inputs", worst->worst->output,
                                          fmt::join(worst->worst->index, ", "), clean(worst->distribution, 40)));
@@ -285,7 +285,10 @@ void add_fault(const Verdict& verdict, const FeedbackOptions& options, Feedback&
     else if (fault->offset_bytes < 0) line += fmt::format(", {} bytes before its start", -fault->offset_bytes);
     feedback.evidence.push_back(line + ".");
   }
-  if (!fault->detail.empty()) feedback.evidence.push_back(clean(fault->detail));
+  const char* prefix = fault->kind == vgpu::FaultKind::kAssert    ? "Failed assertion: "
+                       : fault->kind == vgpu::FaultKind::kTimeout ? "Stopped at its "
+                                                                  : "";
+  if (!fault->detail.empty()) feedback.evidence.push_back(prefix + clean(fault->detail));
   else if (feedback.evidence.empty() && !fault->message.empty()) feedback.evidence.push_back(clean(fault->message));
 }
 
@@ -314,6 +317,12 @@ void add_legality(const Verdict& verdict, const FeedbackOptions&, Feedback& feed
     }
 }
 
+std::string human_count(double value) {
+  for (const auto& [unit, name] : {std::pair{1e12, "trillion"}, std::pair{1e9, "billion"}, std::pair{1e6, "million"}})
+    if (value >= unit) return fmt::format("{:.1f} {}", value / unit, name);
+  return fmt::format("{:.0f}", value);
+}
+
 // For verified candidates: what the ledger says about time.
 void add_speed(const Verdict& verdict, Feedback& feedback) {
   const double calls = std::max<double>(1, static_cast<double>(counting(verdict).size()));
@@ -330,12 +339,13 @@ void add_speed(const Verdict& verdict, Feedback& feedback) {
     shared += launch.counters.shared_accesses;
   }
   const double per_call = static_cast<double>(launches) / calls;
-  feedback.evidence.push_back(fmt::format("{:.3g} kernel launches a call ({} different kernels).", per_call, kernels.size()));
+  feedback.evidence.push_back(fmt::format("{:.3g} kernel launch{} a call, of {} kernel{}.", per_call, per_call == 1 ? "" : "es",
+                                          kernels.size(), kernels.size() == 1 ? "" : "s"));
   if (loads + stores)
-    feedback.evidence.push_back(fmt::format("Each call reads {} and writes {} of global memory and makes {:.3g} floating-point operations{}.",
+    feedback.evidence.push_back(fmt::format("Each call reads {} and writes {} of global memory and makes {} floating-point operations{}.",
                                             base::human_bytes(static_cast<std::uint64_t>(static_cast<double>(loads) / calls)),
                                             base::human_bytes(static_cast<std::uint64_t>(static_cast<double>(stores) / calls)),
-                                            static_cast<double>(flops) / calls, verdict.scaled ? " (at reduced sizes)" : ""));
+                                            human_count(static_cast<double>(flops) / calls), verdict.scaled ? " (at reduced sizes)" : ""));
   auto speed = [&](const std::optional<double>& value, const char* name) {
     if (value) feedback.evidence.push_back(fmt::format("{:.2f} × as fast as {}.", *value, name));
   };
@@ -376,7 +386,7 @@ void add_class_details(const Verdict& verdict, const FeedbackOptions& options, F
   if (name == "correctness_error") {
     if (verdict.status == "correctness_error:values" || verdict.status == "correctness_error:nondeterministic")
       return add_values(verdict, options, feedback);
-    const Trial* worst = worst_trial(verdict);
+    const Trial* worst = telling_trial(verdict);
     if (worst && !worst->message.empty()) feedback.evidence.push_back(clean(worst->message));
     return add_trials(verdict, feedback);
   }
@@ -387,15 +397,14 @@ void add_class_details(const Verdict& verdict, const FeedbackOptions& options, F
 
 }  // namespace
 
-const Trial* worst_trial(const Verdict& verdict) {
-  const Trial* worst = nullptr;
-  auto ratio = [](const Trial& trial) {
-    if (!trial.worst) return -1.0;
-    return std::isnan(trial.worst->ratio) ? HUGE_VAL : trial.worst->ratio;
-  };
-  for (const auto& trial : verdict.trials)
-    if (!trial.pass && trial.skipped.empty() && (!worst || ratio(trial) > ratio(*worst))) worst = &trial;
-  return worst;
+const Trial* telling_trial(const Verdict& verdict) {
+  const Trial* first = nullptr;
+  for (const auto& trial : verdict.trials) {
+    if (trial.pass || !trial.skipped.empty()) continue;
+    if (trial.worst) return &trial;
+    if (!first) first = &trial;
+  }
+  return first;
 }
 
 std::string worst_text(const WorstElement& worst) {
@@ -410,7 +419,8 @@ std::vector<std::string> diagnostic_lines(const Verdict& verdict, std::size_t li
   static constexpr const char* kNames[] = {"error", "warning", "note"};
   std::vector<std::string> lines;
   std::set<std::string> seen;
-  for (auto severity : {build::Severity::kError, build::Severity::kWarning})
+  for (auto severity : {build::Severity::kError, build::Severity::kWarning}) {
+    if (!lines.empty()) break;  // warnings only where there is no error to show
     for (const auto& result : verdict.builds) {
       if (result.ok) continue;
       for (const auto& d : result.diagnostics) {
@@ -422,6 +432,7 @@ std::vector<std::string> diagnostic_lines(const Verdict& verdict, std::size_t li
       if (severity == build::Severity::kError && result.diagnostics.empty() && !result.message.empty() && lines.size() < limit)
         lines.push_back(clean(result.message, 300));
     }
+  }
   return lines;
 }
 

@@ -45,11 +45,11 @@ Feedback make_feedback(const Verdict& verdict, const FeedbackOptions& options = 
 std::string feedback_text(const Feedback& feedback);
 nlohmann::json to_json(const Feedback& feedback);
 
-// The verdict's first diagnostics as "cuda.cu:12: error: ..." lines, errors before warnings; at most `limit`.
+// The verdict's first diagnostics as "cuda.cu:12: error: ..." lines, warnings only where there is no error; at most `limit`.
 std::vector<std::string> diagnostic_lines(const Verdict& verdict, std::size_t limit);
 // "output 0 at [3, 17]: expected 0.25, got 0, error 12.5 × the budget"
 std::string worst_text(const WorstElement& worst);
-// The trial with the largest ratio among the failed ones, or null.
-const Trial* worst_trial(const Verdict& verdict);
+// The trial that stands for the failure: the first failed one that names a worst element, else the first failed; or null.
+const Trial* telling_trial(const Verdict& verdict);
 
 }  // namespace musacoder::judge
