@@ -244,6 +244,40 @@ extern "C" __global__ void run(float* out, int n) {
   EXPECT_EQ(k.get<int>(*address, 1)[0], 45);
 }
 
+TEST(Kernels, BlocksOverHostThreadsAndSpinningBlocks) {
+  MC_NEED_NVCC();
+  const std::string ptx = compile(R"(
+extern "C" __global__ void count(int* total, float* sum, int n) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) { atomicAdd(total, 1); atomicAdd(sum, 1.f); }
+}
+// Every block waits for the one before it: works in any order only because waiting blocks let others run.
+extern "C" __global__ void chain(volatile int* turn, int* y) {
+  if (threadIdx.x == 0) { while (*turn != blockIdx.x) { } }
+  __syncthreads();
+  y[blockIdx.x * 32 + threadIdx.x] = blockIdx.x;
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) *turn = blockIdx.x + 1;
+})");
+  for (int threads : {1, 3}) {
+    DeviceOptions o = Kernel::small();
+    o.threads = threads;
+    Kernel k(ptx, o);
+    DevicePtr total = k.put(std::vector<int>{0}), sum = k.put(std::vector<float>{0});
+    EXPECT_RUNS(k.run("count", {100}, {96}, total, sum, 9000));
+    EXPECT_EQ(k.get<int>(total, 1)[0], 9000);
+    EXPECT_EQ(k.get<float>(sum, 1)[0], 9000.f);
+    for (bool reverse : {false, true}) {
+      k.reverse = reverse;
+      DevicePtr turn = k.put(std::vector<int>{0}), y = k.make<int>(10 * 32);
+      EXPECT_RUNS(k.run("chain", {10}, {32}, turn, y));
+      auto got = k.get<int>(y, 320);
+      for (int i = 0; i < 320; ++i) ASSERT_EQ(got[i], i / 32);
+    }
+  }
+}
+
 TEST(Kernels, CooperativeGridSync) {
   MC_NEED_NVCC();
   Kernel k(compile(R"(
