@@ -240,7 +240,8 @@ struct Builder::Impl {
   }
 
   std::vector<std::string> nvcc_command(const Extension& e, const Toolchain& tools, Headers headers, const std::string& source_dir,
-                                        const std::string& source, const std::string& object, const std::string& keep_dir) const {
+                                        const std::string& source, const std::string& object, const std::string& keep_dir,
+                                        const std::vector<std::string>& lean) const {
     NvccFlags own = filter_nvcc_flags(e.extra_cuda_cflags);
     std::string arch = own.arch_specific ? "compute_90a" : "compute_90";
     std::vector<std::string> argv = {tools.nvcc, "-c", source, "-o", object, "-arch=" + arch, "-code=" + arch, "--compress-mode=none",
@@ -248,6 +249,7 @@ struct Builder::Impl {
                                      "-Xcompiler", "-fPIC", "-Xcompiler", "-fmax-errors=50", "-Xcompiler", "-fdiagnostics-color=never"};
     append(argv, kTorchNvccFlags);
     append(argv, macros(e, headers));
+    append(argv, lean);
     append(argv, include_flags(e, tools, headers, source_dir, false));
     if (std::none_of(own.kept.begin(), own.kept.end(), [](const auto& f) { return f.starts_with("-std") || f.starts_with("--std"); }))
       argv.push_back("-std=c++17");
@@ -293,12 +295,17 @@ struct Builder::Impl {
         text.insert(text.starts_with(implicit) ? implicit.size() : 0, fmt::format("#define TORCH_EXTENSION_NAME {}\n", module_name(e)));
       if (auto w = base::write_file(path, text); !w) return infra(w.error().message);
     }
+    const std::vector<std::string> lean = headers == Headers::kSlim ? lean_macros(units) : std::vector<std::string>{};
     auto compile = [&](std::size_t i) {
       std::string path = source_dir + "/" + units.units[i].file;
-      steps[i] = run(base_policy,
-                     units.units[i].cuda ? nvcc_command(e, tools, headers, source_dir, path, objects[i], out_dirs[i])
-                                         : gxx_command(e, tools, headers, source_dir, path, objects[i], header),
-                     out_dirs[i], out_dirs[i]);
+      if (!units.units[i].cuda) {
+        steps[i] = run(base_policy, gxx_command(e, tools, headers, source_dir, path, objects[i], header), out_dirs[i], out_dirs[i]);
+        return;
+      }
+      steps[i] = run(base_policy, nvcc_command(e, tools, headers, source_dir, path, objects[i], out_dirs[i], lean), out_dirs[i], out_dirs[i]);
+      // A failure counts only with whole headers.
+      if (!steps[i].ok && steps[i].infra.empty() && steps[i].limit.empty() && !lean.empty())
+        steps[i] = run(base_policy, nvcc_command(e, tools, headers, source_dir, path, objects[i], out_dirs[i], {}), out_dirs[i], out_dirs[i]);
     };
     // Two at a time: an extension has two units in nearly every case, and several builds may run beside each other.
     std::mutex next_mutex;

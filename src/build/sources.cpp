@@ -1,6 +1,12 @@
 #include "build/sources.h"
 
 #include <algorithm>
+#include <cctype>
+#include <functional>
+#include <set>
+#include <string_view>
+
+#include <algorithm>
 #include <filesystem>
 
 namespace musacoder::build {
@@ -65,6 +71,46 @@ Result<Units> make_units(const Extension& extension) {
   }
   if (has_cuda) result.units.push_back({"cuda.cu", true, joined(cuda_implicit, extension.cuda_sources, "cuda_sources")});
   return result;
+}
+
+std::vector<std::string> lean_macros(const Units& units) {
+  // Names of std:: that std.h brings along in its lean form.
+  static const std::set<std::string, std::less<>> kLean = {
+      "string",   "vector",    "optional", "nullopt", "tuple",     "make_tuple", "get",     "pair",          "make_pair", "array",
+      "move",     "forward",   "swap",     "min",     "max",       "int8_t",     "int16_t", "int32_t",       "int64_t",   "uint8_t",
+      "uint16_t", "uint32_t",  "uint64_t", "size_t",  "ptrdiff_t", "to_string",  "tie",     "numeric_limits", "isnan",    "isinf",
+      "exp",      "log",       "sqrt",     "pow",     "floor",     "ceil",       "fabs",    "abs",           "tanh",      "round",
+      "runtime_error", "invalid_argument", "exception", "logic_error", "string_view", "initializer_list", "memcpy", "memset", "printf"};
+  bool lean_std = true, lean_half = true;
+  auto look = [&](std::string_view text) {
+    for (std::size_t at = text.find("std"); at != std::string_view::npos; at = text.find("std", at + 3)) {
+      std::size_t i = at + 3;
+      auto skip = [&] { while (i < text.size() && std::isspace(static_cast<unsigned char>(text[i]))) ++i; };
+      skip();
+      if (text.substr(i, 2) != "::") {
+        // "using namespace std;" is the other way to its names.
+        if (at >= 10 && text.substr(0, at).find_last_not_of(" \t\n") != std::string_view::npos &&
+            text.substr(0, text.substr(0, at).find_last_not_of(" \t\n") + 1).ends_with("namespace"))
+          lean_std = false;
+        continue;
+      }
+      i += 2;
+      skip();
+      std::size_t end = i;
+      while (end < text.size() && (std::isalnum(static_cast<unsigned char>(text[end])) || text[end] == '_')) ++end;
+      if (!kLean.contains(text.substr(i, end - i))) lean_std = false;
+    }
+    std::string lower(text);
+    std::transform(lower.begin(), lower.end(), lower.begin(), [](unsigned char c) { return std::tolower(c); });
+    for (const char* word : {"half", "bf16", "fp16", "bfloat16"})
+      if (lower.find(word) != std::string::npos) lean_half = false;
+  };
+  for (const auto& unit : units.units) look(unit.text);
+  for (const auto& [name, text] : units.headers) look(text);
+  std::vector<std::string> macros;
+  if (lean_std) macros.push_back("-DMUSACODER_LEAN_STD");
+  if (lean_half) macros.push_back("-DMUSACODER_LEAN_HALF");
+  return macros;
 }
 
 }  // namespace musacoder::build

@@ -24,4 +24,8 @@ struct Units {
 // kInvalidArgument says what is wrong with the extension: no sources, a file name outside the folder, …
 Result<Units> make_units(const Extension& extension);
 
+// Macros that let the slim headers leave out what these sources do not speak of (runtime/include/musacoder/std.h):
+// MUSACODER_LEAN_STD and MUSACODER_LEAN_HALF. Cautious: when in doubt the headers stay whole.
+std::vector<std::string> lean_macros(const Units& units);
+
 }  // namespace musacoder::build

@@ -38,14 +38,6 @@ std::uint64_t random_seed() {
   return (static_cast<std::uint64_t>(device()) << 16 ^ device()) & ((1ull << 48) - 1);
 }
 
-std::vector<std::string> strings_of(const json& value) {
-  std::vector<std::string> out;
-  if (!value.is_array()) return out;
-  for (const auto& item : value)
-    if (item.is_string()) out.push_back(item.get<std::string>());
-  return out;
-}
-
 std::string text_of(const json& value, const char* key, const char* otherwise = "") {
   auto it = value.find(key);
   return it != value.end() && it->is_string() ? it->get<std::string>() : otherwise;
@@ -225,6 +217,7 @@ class Run {
   bool construct();
   bool trials();
   bool trial(int index, bool reverse, Trial& result);
+  void built();
   void decide();
   bool retry_with_pinned_sizes();
   bool failed(const RunnerReply& reply, const std::string& step);
@@ -358,6 +351,9 @@ void Run::attempt() {
     runner_.reset();
     session_.reset();
   }
+  const std::string kind = status_class(verdict_.status);
+  if (failed_build_.empty() && verdict_.levels[0].state == LevelState::kNotRun && kind != "compile_error" && kind != "infra")
+    built();
   // A build that failed and was swallowed is the first cause of whatever else went wrong.
   if (!failed_build_.empty() && is_candidate_fault(verdict_.status) && status_class(verdict_.status) != "compile_error") {
     verdict_.notes.push_back(fmt::format("the failed build was swallowed; the candidate then ended in {}: {}", verdict_.status,
@@ -544,8 +540,6 @@ bool Run::construct() {
     for (const auto& mismatch : parameters.shape_mismatch) cause += fmt::format(" other shape of {};", mismatch.name);
     if (!parameters.extra.empty()) cause += (parameters.missing.empty() ? " extra " : "; extra ") + count_names(parameters.extra);
     if (!failed_build_.empty()) return finish(failed_build_, failed_build_cause_);
-    set_level(verdict_, 0, true, "built");
-    verdict_.compiled = true;
     set_level(verdict_, 2, false, cause);
     return finish("correctness_error:parameters", cause);
   }
@@ -691,14 +685,19 @@ bool Run::trial(int index, bool reverse, Trial& result) {
   return true;
 }
 
+// Level L0 is passed: says with what.
+void Run::built() {
+  verdict_.compiled = true;
+  const std::size_t count = verdict_.builds.size();
+  set_level(verdict_, 0, true,
+            count ? fmt::format("{} extension{} built with {} headers", count, count == 1 ? "" : "s", verdict_.builds.back().headers)
+                  : "nothing to build");
+}
+
 // All trials ran: levels, then the status.
 void Run::decide() {
-  verdict_.compiled = true;
-  const bool built = !verdict_.builds.empty();
-  set_level(verdict_, 0, true,
-            built ? fmt::format("{} extension(s) built with {} headers", verdict_.builds.size(), verdict_.builds.back().headers)
-                  : "nothing to build");
-  set_level(verdict_, 1, true, fmt::format("{} call(s) without a fault", windows_));
+  built();
+  set_level(verdict_, 1, true, fmt::format("{} calls without a fault", windows_));
   const Trial* wrong = nullptr;
   int counted = 0;
   for (const auto& trial : verdict_.trials) {
@@ -730,7 +729,7 @@ void Run::decide() {
   }
   std::uint64_t launches = 0;
   for (const auto& launch : verdict_.ledger.launches) launches += launch.count;
-  set_level(verdict_, 3, true, fmt::format("{} launch(es) of own kernels in {} call(s)", launches, windows_));
+  set_level(verdict_, 3, true, fmt::format("{} launches of own kernels in {} calls", launches, windows_));
   verdict_.levels[4].detail = "not measured: the virtual GPU has no clock";
   finish("ok", "verified");
 }

@@ -106,6 +106,10 @@ void add_to_ledger(device::WindowReport& sum, const device::WindowReport& window
   sum.h2d_after_d2h_bytes += window.h2d_after_d2h_bytes;
   sum.creation_bytes += window.creation_bytes;
   sum.launch_seconds += window.launch_seconds;
+  for (const auto& feature : window.unsupported)
+    if (std::find(sum.unsupported.begin(), sum.unsupported.end(), feature) == sum.unsupported.end())
+      sum.unsupported.push_back(feature);
+  if (sum.protocol_error.empty()) sum.protocol_error = window.protocol_error;
   if (!sum.fault) sum.fault = window.fault;
   if (sum.unread_launch_error.empty()) sum.unread_launch_error = window.unread_launch_error;
   if (sum.printf_output.size() < 16384)

@@ -5,8 +5,11 @@
 // MUSACODER_LEAN_HALF, they do not speak of half or bfloat16.
 #pragma once
 
-#include <algorithm>
 #include <array>
+#include <cassert>
+#include <cfloat>
+#include <cinttypes>
+#include <climits>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -25,13 +28,10 @@
 #include <vector>
 
 #ifndef MUSACODER_LEAN_STD
+#include <algorithm>
 #include <atomic>
-#include <cassert>
-#include <cfloat>
 #include <chrono>
-#include <climits>
 #include <complex>
-#include <cinttypes>
 #include <deque>
 #include <exception>
 #include <fstream>
