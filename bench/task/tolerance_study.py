@@ -319,6 +319,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--ids", default=DEFAULT)
     parser.add_argument("--trials", type=int, default=7)
+    parser.add_argument("--variants", help="only these, comma-separated")
     parser.add_argument("-v", "--verbose", action="store_true")
     options = parser.parse_args()
     data = os.environ.get("MUSACODER_DATA", os.path.join(ROOT, "..", "shared", "data"))
@@ -341,6 +342,8 @@ def main():
         line = []
         for kind, variants in (("honest", HONEST), ("dishonest", DISHONEST), ("edit", EDITS)):
             for variant, make in variants.items():
+                if options.variants and variant not in options.variants.split(","):
+                    continue
                 try:
                     passed, ratio, changed, failed = judge(task, trials, None if kind == "edit" else make,
                                                            make if kind == "edit" else None)
@@ -361,6 +364,8 @@ def main():
     print("|---|---|---|---|---|---|---|")
     for variant, (counted, passed, ratios) in counts.items():
         should = "pass" if variant in HONEST else "fail"
+        if not counted:
+            continue
         low, high = (min(ratios), max(ratios)) if ratios else (0, 0)
         print(f"| {variant} | {should} | {counted} | {passed} | {counted - passed} | {low:.3g} | {high:.3g} |")
 

@@ -3,10 +3,10 @@
 An element of a floating output passes when it lies within `budget` of the float64 gold value, or of the value that torch
 itself computes eagerly in the task's dtype:
 
-    budget = max(HONEST · h, NAIVE · n)  +  (FLOOR + SUM · √terms) · eps · (|gold| + rms)
+    budget = (max(HONEST · h, NAIVE · n)  +  (FLOOR + SUM · √terms) · eps) · (|gold| + rms)
 
-* `h` is the operation's own honest error, measured, not assumed: the largest error of the eager result against gold, and of
-  gold itself when it is shaken: once every input and parameter times 1 ± eps/2, at random; once every operator's result
+* `h` is the operation's own honest error in units of |gold| + rms, measured, not assumed: the largest error of the eager
+  result against gold, and of gold itself when it is shaken: once every input and parameter times 1 ± eps/2, at random; once every operator's result
   times 1 ± eps, one sign an operator. The first sees the rounding inside the operations, the others how much the task
   amplifies rounding that no implementation can avoid (a variance of nearly equal numbers, a cancellation, a deep network).
   A few outliers (one element in `OUTLIERS`) are left out, so that a comparison or a rounding that flips by luck does not
@@ -38,6 +38,7 @@ HONEST = {torch.float64: 10.0, torch.float32: 10.0, torch.float16: 4.0, torch.bf
 NAIVE = 2.0
 FLOOR = {torch.float64: 64.0, torch.float32: 16.0, torch.float16: 2.0, torch.bfloat16: 2.0}
 SUM = {torch.float64: 0.75, torch.float32: 0.75, torch.float16: 0.0, torch.bfloat16: 0.0}  # half types are summed in float32
+SMALLEST_SCALE = 1e-200     # stands for the rms of a result that is zero everywhere, so that errors can be relative to it
 OUTLIERS = 2000             # one element in this many may be left out of h
 ILL_CONDITIONED = 0.02      # a trial whose HONEST·h exceeds this share of the scale says nothing and is skipped
 SHAKE_SECONDS = 1.0         # no shaking and no naive sums where one float64 run takes longer (the largest networks)
@@ -73,20 +74,27 @@ class Leaf:
     def __init__(self, eager, gold, shaken=(), terms=0, naive=None):
         self.dtype = real_dtype(eager.dtype)
         self.eager, self.gold = real(eager), real(gold).double()
-        eager64 = self.eager.double()
-        h = largest((eager64 - self.gold).abs())
-        for other in shaken:
-            h = max(h, largest((real(other).double() - self.gold).abs()))
         finite = self.gold[torch.isfinite(self.gold)]
         self.rms = float(finite.square().mean().sqrt()) if finite.numel() else 0.0
-        self.honest = h
-        self.naive = largest((real(naive).double() - self.gold).abs()) if naive is not None else 0.0
+        self.scale = self.gold.abs().nan_to_num(0, 0, 0) + max(self.rms, SMALLEST_SCALE)
+
+        def error(other):
+            return largest((real(other).double() - self.gold).abs() / self.scale)
+
+        self.relative = max(error(other) for other in (eager, *shaken))
+        naive_error = error(naive) if naive is not None else 0.0
+        self.allowed = max(HONEST[self.dtype] * self.relative, NAIVE * naive_error)
         self.floor = (FLOOR[self.dtype] + SUM[self.dtype] * terms**0.5) * EPS[self.dtype]
-        self.allowed = max(HONEST[self.dtype] * h, NAIVE * self.naive)
+
+    @property
+    def honest(self):
+        """The honest error of elements of size rms, as an absolute number."""
+        return self.relative * max(self.rms, SMALLEST_SCALE)
 
     def budget(self):
-        return self.allowed + self.floor * (self.gold.abs().nan_to_num(0, 0, 0) + self.rms)
+        return (self.allowed + self.floor) * self.scale if self.rms > 0 else self.allowed * self.scale
 
     def ill_conditioned(self, usual_rms):
         """Whether the honest error is a sizeable part of the result (`usual_rms`: of the task's own inputs)."""
-        return self.allowed > ILL_CONDITIONED * max(self.rms, usual_rms)
+        scale = max(self.rms, SMALLEST_SCALE)
+        return self.allowed * scale > ILL_CONDITIONED * max(scale, usual_rms)
