@@ -43,7 +43,6 @@ struct Device::Impl {
   std::map<ModuleId, std::unique_ptr<ModuleImage>> modules;
   ModuleId next_module = 1;
   std::string printf_output;
-  std::vector<std::uint64_t> device_allocations;
 
   Status check(DevicePtr address, std::uint64_t bytes, const char* what) const {
     if (!arena) return tl::unexpected<Error>(arena_error);
@@ -305,7 +304,6 @@ LaunchOutcome Device::launch(const LaunchConfig& config) {
                                    std::chrono::duration<double>(std::min(d.options.max_seconds, 1e8)));
   }
   state.printf_output = &d.printf_output;
-  state.device_allocations = &d.device_allocations;
   if (config.cooperative) {
     // All blocks must be resident at once, as the driver demands.
     std::uint64_t per_sm = std::max<std::uint64_t>(1, std::uint64_t(d.gpu.max_threads_per_sm) / (state.warps * 32));

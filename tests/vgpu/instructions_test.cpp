@@ -21,6 +21,7 @@ using u32 = std::uint32_t;
 using i32 = std::int32_t;
 using u64 = std::uint64_t;
 using i64 = std::int64_t;
+__extension__ typedef __int128 i128;
 
 constexpr u32 kThreads = 32 * 20 + 13;
 
@@ -193,8 +194,8 @@ TEST(Instructions, Integer) {
     add("rem" + s, ty, [](u64 a, u64 c, u64) { return S(c) == 0 ? U(UU(a)) : S(c) == -1 ? 0ull : U(UU(S(a) % S(c))); }); \
     add("div" + u, ty, [](u64 a, u64 c, u64) { return UU(c) == 0 ? U(UU(-1)) : U(UU(UU(a) / UU(c))); });                \
     add("rem" + u, ty, [](u64 a, u64 c, u64) { return UU(c) == 0 ? U(UU(a)) : U(UU(UU(a) % UU(c))); });                 \
-    add("mul.hi" + s, ty, [](u64 a, u64 c, u64) { return U(UU((__int128(S(a)) * S(c)) >> bits)); });                    \
-    add("mul.hi" + u, ty, [](u64 a, u64 c, u64) { return U(UU((__int128(UU(a)) * UU(c)) >> bits)); });                  \
+    add("mul.hi" + s, ty, [](u64 a, u64 c, u64) { return U(UU((i128(S(a)) * S(c)) >> bits)); });                    \
+    add("mul.hi" + u, ty, [](u64 a, u64 c, u64) { return U(UU((i128(UU(a)) * UU(c)) >> bits)); });                  \
     add("sad" + s, ty, [](u64 a, u64 c, u64 e) {                                                                        \
       return U(UU(e + (S(a) < S(c) ? UU(UU(c) - UU(a)) : UU(UU(a) - UU(c))))); }, "%a, %b, %c");                        \
     rows.push_back({"shl" + b, "cvt.u32.u" #bits " %t4, %b; shl" + b + " %d, %a, %t4;", ty, ty,                         \

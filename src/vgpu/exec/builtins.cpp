@@ -185,7 +185,6 @@ bool run_builtin(Warp& w, const Inst* in, const CallSite& site) {
           if (auto range = launch.arena->allocate(bytes, "device malloc")) {
             (*range)->from_device = true;
             address = (*range)->address;
-            if (launch.device_allocations) launch.device_allocations->push_back(address);
           }
         }
         set_result(w, site, lane, address);

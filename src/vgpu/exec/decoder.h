@@ -54,7 +54,7 @@ struct Modifiers {
   Round round = Round::kNearest;
   bool has_round = false, integral = false;
   bool ftz = false, sat = false, approx = false, hi = false, wide = false, nan = false, xorsign = false, cc = false,
-       relu = false, to = false, right = false, clamp = false, wrap = false, shiftamt = false, noftz = false;
+       relu = false, to = false, right = false, clamp = false, wrap = false, shiftamt = false;
   unsigned vector = 1;
   std::vector<std::string_view> rest;
   bool has(std::string_view name) const { return std::find(rest.begin(), rest.end(), name) != rest.end(); }

@@ -90,7 +90,6 @@ struct LaunchState {
   std::mutex mutex;                          // fault, printf, device malloc
   std::optional<Fault> fault;
   std::string* printf_output = nullptr;
-  std::vector<std::uint64_t>* device_allocations = nullptr;
 };
 
 struct Worker {

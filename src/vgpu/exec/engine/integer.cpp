@@ -26,13 +26,15 @@ struct MulWide {
   template <typename D, typename A>
   MC_INLINE static D op(A a, A b) { return D(D(a) * D(b)); }
 };
+__extension__ typedef __int128 i128;
+__extension__ typedef unsigned __int128 u128;
 template <typename T> struct Wider;
 template <> struct Wider<i16> { using type = i32; };
 template <> struct Wider<u16> { using type = u32; };
 template <> struct Wider<i32> { using type = i64; };
 template <> struct Wider<u32> { using type = u64; };
-template <> struct Wider<i64> { using type = __int128; };
-template <> struct Wider<u64> { using type = unsigned __int128; };
+template <> struct Wider<i64> { using type = i128; };
+template <> struct Wider<u64> { using type = u128; };
 struct MulHi {
   template <typename D>
   MC_INLINE static D op(D a, D b) {
