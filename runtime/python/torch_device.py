@@ -477,6 +477,8 @@ def _patch_cuda():
     torch.version.cuda = torch.version.cuda or "13.0"
     torch.backends.cuda.is_built = lambda: True
     torch.backends.cudnn.is_available = lambda: True
+    # No cuDNN runs here: recurrent layers then take torch's own operators, which are judged like any other.
+    torch.backends.cudnn.is_acceptable = lambda tensor: False
     # torch looks for torch.<backend name> when it meets the device.
     module = types.ModuleType("torch.vgpu")
     for name in ("is_available", "device_count", "current_device", "is_initialized", "synchronize", "current_stream",

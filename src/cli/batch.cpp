@@ -217,7 +217,10 @@ Result<BatchSummary> run_batch(const BatchOptions& options) {
           status = verdict.status;
           result = judge::to_json(verdict);
           if (store) {
-            if (auto stored = store->put(verdict); !stored) {
+            json extra = json::object();
+            for (auto& [key, value] : fields.items())
+              if (key != "candidate" && key != "reference") extra[key] = value;
+            if (auto stored = store->put(verdict, extra.dump()); !stored) {
               std::lock_guard lock(mutex);
               if (first_error) first_error = stored;
             }

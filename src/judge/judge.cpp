@@ -7,6 +7,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <string_view>
 
 #include "base/files.h"
 #include "base/hash.h"
@@ -45,16 +46,21 @@ std::string text_of(const json& value, const char* key, const char* otherwise = 
 
 std::string as_text(const json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
-// Adds the time of a scope to Verdict::seconds[stage].
+// Adds the time of a scope to Verdict::seconds[stage], without the builds inside it: those are a stage of their own.
 class StageTimer {
  public:
-  StageTimer(Verdict& verdict, const char* stage) : verdict_(verdict), stage_(stage), begin_(Clock::now()) {}
-  ~StageTimer() { verdict_.seconds[stage_] += seconds_since(begin_); }
+  StageTimer(Verdict& verdict, const char* stage)
+      : verdict_(verdict), stage_(stage), begin_(Clock::now()), built_(verdict.seconds["build"]) {}
+  ~StageTimer() {
+    const bool whole = stage_ == std::string_view("total") || stage_ == std::string_view("build");
+    verdict_.seconds[stage_] += seconds_since(begin_) - (whole ? 0 : verdict_.seconds["build"] - built_);
+  }
 
  private:
   Verdict& verdict_;
   const char* stage_;
   Clock::time_point begin_;
+  double built_;
 };
 
 void set_level(Verdict& verdict, int level, bool passed, std::string detail) {
@@ -743,14 +749,16 @@ bool Run::retry_with_pinned_sizes() {
                                   verdict_.status == "runtime_error:exception" || verdict_.status == "runtime_error:misaligned" ||
                                   verdict_.status == "runtime_error:launch_failure" || verdict_.status == "runtime_error:device_assert";
   if (!shape_could_matter || verdict_.status == "correctness_error:parameters") return false;
-  std::vector<std::int64_t> literals = candidate_.facts.constants_cuda;
-  literals.insert(literals.end(), candidate_.facts.constants_python.begin(), candidate_.facts.constants_python.end());
-  const auto pinned = hard_coded_sizes(verdict_.scaling, literals);
+  // Integers of the CUDA sources only: the Python file often repeats the task's own get_inputs.
+  const auto pinned = hard_coded_sizes(verdict_.scaling, candidate_.facts.constants_cuda);
   if (pinned.empty()) return false;
   std::map<std::string, std::int64_t> pins;
   std::string names;
+  bool distinctive = false;  // 32 … 1024 are block and tile sizes as well
   for (const auto* constant : pinned) {
-    pins[constant->name] = std::stoll(constant->from);
+    const std::int64_t size = std::stoll(constant->from);
+    pins[constant->name] = size;
+    distinctive = distinctive || size > 1024 || (size & (size - 1)) != 0;
     names += fmt::format("{}{}={}", names.empty() ? "" : ", ", constant->name, constant->from);
   }
   const std::string first_status = verdict_.status, first_cause = verdict_.cause;
@@ -759,7 +767,9 @@ bool Run::retry_with_pinned_sizes() {
   if (!open_task(pins, config_.pinned_work_budget) || verdict_.work > 2 * config_.pinned_work_budget) {
     verdict_.scaling = scaling;
     verdict_.work = first_work;
-    finish("inconclusive:shape_specialised",
+    finish(first_status, first_cause);
+    if (distinctive)
+      finish("inconclusive:shape_specialised",
            fmt::format("at scaled shapes: {} ({}); the candidate names sizes of the task ({}), and those do not fit the work "
                        "budget of the virtual GPU; try --full-size or a real GPU",
                        first_cause, first_status, names));

@@ -38,7 +38,7 @@ struct JudgeConfig {
   std::string scale = "auto";                   // or "full"
   std::map<std::string, std::int64_t> set;      // constants pinned by hand
   double work_budget = 3e7;                     // reference FLOPs + bytes of one call at the scaled size
-  double pinned_work_budget = 6e8;              // the same when a candidate's hard-coded sizes must stay
+  double pinned_work_budget = 3e8;              // the same when a candidate's hard-coded sizes must stay
   bool audit = true;                            // trivial candidates must fail on the task first
   double reference_seconds = 60;                // one request to the reference runner
   double load_seconds = 60;                     // executing the candidate's Python, builds excluded
