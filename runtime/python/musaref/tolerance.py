@@ -6,10 +6,10 @@ itself computes eagerly in the task's dtype:
     budget = (max(HONEST · h, NAIVE · n)  +  (FLOOR + SUM · √terms) · eps) · (|gold| + rms)
 
 * `h` is the operation's own honest error in units of |gold| + rms, measured, not assumed: the largest error of the eager
-  result against gold, and of gold itself when it is shaken: once every input and parameter times 1 ± eps/2, at random; once every operator's result
-  times 1 ± eps, one sign an operator. The first sees the rounding inside the operations, the others how much the task
+  result against gold, and of gold itself when it is shaken: once every input and parameter times 1 ± eps/2, at random; once
+  every operator's result times 1 ± eps, one sign an operator. The first sees the rounding inside the operations, the others how much the task
   amplifies rounding that no implementation can avoid (a variance of nearly equal numbers, a cancellation, a deep network).
-  A few outliers (one element in `OUTLIERS`) are left out, so that a comparison or a rounding that flips by luck does not
+  A few outliers (one element in `OUTLIERS`) are capped, so that a comparison or a rounding that flips by luck does not
   loosen the budget of all others.
 * `n` is the error of the reference with its sums taken one float32 addition after the other (`naive`): running sums of
   nearly equal terms are rounded to the same side again and again, by an amount that only the values themselves tell.
@@ -17,30 +17,32 @@ itself computes eagerly in the task's dtype:
 * `rms` is the root mean square of the output: sums with cancellation have errors of the size of their terms, not of
   their result.
 
-Why these numbers (bench/task/tolerance_study.py measures them):
+Why these numbers (measured by bench/task/tolerance_study.py over KernelBench tasks and all distributions):
 * Adding n numbers one after the other in float32 gives a relative error of about 0.14 · eps · √n (terms of random sign,
   relative to the rms of the sum) or 0.12 · eps · √n (equal signs), and the worst of 100 000 such sums is 4.4 times that:
-  0.6 · eps · √n. torch sums in blocks or in float64 and has far less. SUM = 0.75 lets the naive loop pass with a factor of 2
-  to spare (|gold| + rms counts the scale twice).
-* NAIVE = 2: the naive loop itself, with a fused multiply-add or another order inside a row.
-* HONEST = 10: other orders of summation, fused or separate multiply-adds, other but sound formulas.
-* `__expf`, `__sinf`, `__logf`, `__fdividef` are off by 2 to some 20 units in the last place of values of order one; FLOOR = 16
-  covers what they add where eager is exact. `tanh.approx` (relative error 2^-11) has half precision and does not pass.
-* TF32 and bfloat16 operands are off by 2^-11 and 2^-8 each: in a product of random terms about 3e-4 and 2e-3 of the rms,
-  against a budget of about 1e-5. They fail by a factor of 20 and more, as does accumulation in half precision.
+  0.6 · eps · √n. torch sums in blocks or in float64 and has far less. SUM = 1.5 is the first with a factor of two to spare.
+* NAIVE = 3: the naive loop itself, in another order inside a row or with fused multiply-adds.
+* HONEST = 20: other orders of summation, other but sound formulas.
+* FLOOR = 32: `__expf`, `__sinf`, `__logf`, `__fdividef` are off by 2 to some 20 units in the last place of values of order
+  one; this covers them where eager is exact. `tanh.approx` (relative error 2^-11) has half precision and does not pass.
+* With these, naive sequential loops reach at most about half of the budget, loops in 32 lanes and fast-math functions a tenth.
+  Operands rounded to TF32 or half miss it by a factor of 20 and more, bfloat16 by 150 and more, results rounded to half by
+  10, errors of 0.1 % in single elements by 20.
 * In half precision the result itself is rounded to eps/2 and intermediate results once or twice more: FLOOR = 2.
 """
 
 import torch
 
 EPS = {torch.float64: 2.0**-52, torch.float32: 2.0**-23, torch.float16: 2.0**-10, torch.bfloat16: 2.0**-7}
-HONEST = {torch.float64: 10.0, torch.float32: 10.0, torch.float16: 4.0, torch.bfloat16: 4.0}
-NAIVE = 2.0
-FLOOR = {torch.float64: 64.0, torch.float32: 16.0, torch.float16: 2.0, torch.bfloat16: 2.0}
-SUM = {torch.float64: 0.75, torch.float32: 0.75, torch.float16: 0.0, torch.bfloat16: 0.0}  # half types are summed in float32
+HONEST = {torch.float64: 20.0, torch.float32: 20.0, torch.float16: 4.0, torch.bfloat16: 4.0}
+NAIVE = 3.0
+FLOOR = {torch.float64: 64.0, torch.float32: 32.0, torch.float16: 2.0, torch.bfloat16: 2.0}
+SUM = {torch.float64: 1.5, torch.float32: 1.5, torch.float16: 0.0, torch.bfloat16: 0.0}  # half types are summed in float32
 SMALLEST_SCALE = 1e-200     # stands for the rms of a result that is zero everywhere, so that errors can be relative to it
-OUTLIERS = 2000             # one element in this many may be left out of h
-ILL_CONDITIONED = 0.02      # a trial whose HONEST·h exceeds this share of the scale says nothing and is skipped
+OUTLIERS = 2000             # one element in this many may be an outlier in h: a comparison or a rounding that flipped by luck
+FLIP = 1e-3                 # a relative error above this, where nearly all other elements are exact, is no rounding
+OUTLIER_CAP = 10.0          # what such an outlier counts for, as a multiple of the largest other error
+ILL_CONDITIONED = 0.04      # a trial whose HONEST·h exceeds this share of the scale says nothing and is skipped
 SHAKE_SECONDS = 1.0         # no shaking and no naive sums where one float64 run takes longer (the largest networks)
 
 # KernelBench's own rule, reported beside the verdict: allclose against the eager result with atol = rtol.
@@ -57,15 +59,18 @@ def real_dtype(dtype):
 
 
 def largest(errors):
-    """The largest finite error, with one in OUTLIERS left out."""
+    """The largest finite error; outliers (one in OUTLIERS) count for at most OUTLIER_CAP times the largest of the rest."""
     errors = errors.reshape(-1)
     errors = errors[torch.isfinite(errors)]
     if errors.numel() == 0:
         return 0.0
     skip = errors.numel() // OUTLIERS
-    if skip == 0:
-        return float(errors.max())
-    return float(torch.topk(errors, skip + 1).values[-1])
+    top = torch.topk(errors, skip + 1).values
+    rest = float(top[-1])
+    worst = float(top[0])
+    if rest == 0:  # nearly everything is exact: what is left is rounding when it is small, else it flipped
+        return worst if worst < FLIP else 0.0
+    return min(worst, OUTLIER_CAP * rest)
 
 
 class Leaf:
