@@ -71,7 +71,7 @@ struct Caster;
 inline mc_value make_list(std::int32_t kind, std::size_t n, std::size_t item) {
   mc_value v = make(kind);
   v.n = static_cast<std::int64_t>(n);
-  v.u.p = mc_malloc(n * item ? n * item : 1);
+  v.u.p = mc_malloc(n * item);
   return v;
 }
 
