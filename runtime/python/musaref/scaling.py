@@ -189,7 +189,7 @@ class Scaler:
             except BaseException as error:  # noqa: BLE001  task code may raise anything
                 if isinstance(error, KeyboardInterrupt):
                     raise
-                self.cache[key] = classify(error, "forward")
+                self.cache[key] = classify(error, "running the task")
                 if self.cache[key].status == "invalid_task:timeout":
                     raise self.cache[key] from None
             finally:
