@@ -25,6 +25,7 @@ import sys
 import types
 
 import torch
+import torch.utils._device
 
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _CUDA = torch.device("cuda", 0)
@@ -531,6 +532,22 @@ def _patch_misc():
         return out
 
     torch.load = load
+
+    # `with torch.device("cuda")` and set_default_device: torch puts their mode below ours, where no name is mapped any more.
+    context = torch.utils._device.DeviceContext
+    base_init = context.__init__
+
+    def init(self, device):
+        base_init(self, _map_device(torch.device(device)))
+
+    context.__init__ = init
+    base_default = torch.get_default_device
+
+    def get_default_device():
+        found = base_default()
+        return _CUDA if found.type == "vgpu" else found
+
+    torch.get_default_device = get_default_device
 
 
 # ---- extensions ------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ CUDA_INCLUDE = os.path.join(os.path.dirname(os.path.dirname(NVCC)), "include")
 def read_cases(name):
     with open(os.path.join(CASES, name + ".cpp"), encoding="utf-8") as file:
         parts = re.split(r"^//// (\w+)\n", file.read(), flags=re.M)
-    return dict(zip(parts[1::2], parts[2::2]))
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
 
 
 ACCEPT, REJECT = read_cases("accept"), read_cases("reject")

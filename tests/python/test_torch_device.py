@@ -78,6 +78,14 @@ def test_tensors_look_like_cuda():
             raise SystemExit("numpy of a device tensor")
         except TypeError:
             pass
+        with torch.device("cuda"):
+            assert torch.zeros(2).is_cuda and torch.nn.Linear(2, 2).weight.is_cuda and torch.get_default_device().type == "cuda"
+        assert not torch.zeros(2).is_cuda
+        torch.set_default_device("cuda")
+        assert torch.randn(2).is_cuda and torch.arange(3).is_cuda and torch.tensor([1.0]).is_cuda and not torch.zeros(2, device="cpu").is_cuda
+        torch.set_default_device("cpu")
+        assert torch.zeros(2, device=0).is_cuda and x.to(0).is_cuda and x.cuda(0).is_cuda and torch.Generator(device="cuda") is not None
+        assert torch.randn(2, generator=torch.Generator(device="cuda").manual_seed(1), device="cuda").is_cuda
         assert torch.cuda.is_available() and torch.cuda.device_count() == 1 and torch.cuda.get_device_name()
         assert torch.cuda.current_stream().cuda_stream == 0 and torch.cuda.get_device_properties(0).multi_processor_count > 0
         with torch.cuda.stream(torch.cuda.Stream()), torch.autocast("cuda"), torch.cuda.device(0):

@@ -83,9 +83,9 @@ void f(torch::Tensor x) {
   (void)n;
 }
 //// accessors
-void g(torch::PackedTensorAccessor32<float, 2, torch::RestrictPtrTraits>) {}
+void g(torch::PackedTensorAccessor32<float, 2>) {}
 void f(torch::Tensor x) {
-  g(x.packed_accessor32<float, 2, torch::RestrictPtrTraits>());
+  g(x.packed_accessor32<float, 2>());
   auto a = x.accessor<float, 2>();
   float v = a[0][1] + static_cast<float>(a.size(0));
   auto p = x.packed_accessor64<double, 3>();
@@ -100,11 +100,11 @@ torch::Tensor f(torch::Tensor x, std::optional<torch::Tensor> b, c10::optional<d
 }
 //// compute
 torch::Tensor f(torch::Tensor a, torch::Tensor b) {
-  auto c = torch::matmul(a, b) + a * 2.0 - 1 / b + torch::relu(a).sum(-1, true) + a.mean({0, 1}) + at::softmax(a, 1);
+  auto c = torch::matmul(a, b) + a * 2.0 - 1 / b + torch::relu(a).sum(-1, true) + a.mean({1, 2}) + a.sum({-1}, true) + a.mean(1) + at::softmax(a, 1);
   c += torch::sqrt(a.pow(2).sum() + 1e-5);
   c = torch::cat({a, b}, 1);
   auto m = torch::max(a, 1);
-  return torch::conv2d(a, b, {}, 1, 0) + std::get<0>(m) + torch::stack({a, b}).mul_(2).add_(b, 0.5);
+  return torch::conv2d(a, b, {}, 1, 1) + torch::conv2d(a, b) + std::get<0>(m) + torch::stack({a, b}).mul_(2).add_(b, 0.5);
 }
 //// strings_as_devices
 torch::Tensor f(torch::Tensor x) { return torch::zeros({2}, torch::TensorOptions().device("cuda")).to(torch::Device("cuda:0")); }

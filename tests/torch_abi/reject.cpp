@@ -46,11 +46,15 @@ auto f() { return torch::zeros({"a", "b"}); }
 void f(const torch::Tensor x) { float* p = x.const_data_ptr<float>(); (void)p; }
 //// unknown_option
 auto f() { return torch::TensorOptions().type(torch::kFloat); }
-//// scalar_of_string
-at::Scalar f() { return at::Scalar("1"); }
 //// device_of_number
 torch::Device f() { return torch::Device(1.5); }
 //// half_method
 auto f(torch::Tensor x) { return x.half(); }
 //// check_before_else
 void f(torch::Tensor x) { if (x.dim() == 1) TORCH_CHECK(false); else x.zero_(); }
+//// null_pointer_as_dimensions
+auto f(torch::Tensor x) { return x.mean({0, 1}); }
+//// restrict_traits_outside_nvcc
+void f(torch::PackedTensorAccessor32<float, 2, torch::RestrictPtrTraits>) {}
+//// null_pointer_as_padding
+auto f(torch::Tensor a, torch::Tensor b) { return torch::conv2d(a, b, {}, 1, 0); }

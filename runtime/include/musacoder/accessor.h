@@ -8,10 +8,12 @@ template <class T>
 struct DefaultPtrTraits {
   typedef T* PtrType;
 };
+#ifdef __CUDACC__
 template <class T>
 struct RestrictPtrTraits {
   typedef T* __restrict__ PtrType;
 };
+#endif
 
 // Sizes and strides lie elsewhere; lives no longer than the tensor.
 template <class T, std::size_t N, template <class U> class P = DefaultPtrTraits, class I = std::int64_t>

@@ -236,6 +236,10 @@ inline Tensor convolution(const Tensor& x, const Tensor& w, const std::optional<
   inline Tensor name(const Tensor& x, const Tensor& w, const std::optional<Tensor>& b = {}, IntArrayRef stride = 1,  \
                      IntArrayRef padding = 0, IntArrayRef dilation = 1, std::int64_t groups = 1) {                  \
     return ops::call("aten::" #name, "", {x, w, b, stride, padding, dilation, groups});                             \
+  }                                                                                                                 \
+  inline Tensor name(const Tensor& x, const Tensor& w, const std::optional<Tensor>& b, IntArrayRef stride,          \
+                     std::string_view padding, IntArrayRef dilation = 1, std::int64_t groups = 1) {                 \
+    return ops::call("aten::" #name, "padding", {x, w, b, stride, padding, dilation, groups});                      \
   }
 MC_CONVOLUTION(conv1d) MC_CONVOLUTION(conv2d) MC_CONVOLUTION(conv3d)
 #undef MC_CONVOLUTION

@@ -19,6 +19,9 @@ using TensorList = c10::ArrayRef<Tensor>;
 using ITensorListRef = TensorList;
 
 class Generator {};
+// Named dimensions exist as a type only: their overloads decide which calls are ambiguous.
+class Dimname;
+using DimnameList = c10::ArrayRef<Dimname>;
 
 // --- options --------------------------------------------------------------------------------------------------------
 struct TensorOptions {

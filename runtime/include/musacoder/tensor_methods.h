@@ -57,7 +57,8 @@ Tensor& operator/=(const Scalar& o) { return div_(o); }
   Tensor name(std::optional<ScalarType> dtype = std::nullopt) const { return ops::call("aten::" #name, "", {*this, ops::keyword("dtype", dtype)}); } \
   Tensor name(OptionalIntArrayRef dim, bool keepdim = false, std::optional<ScalarType> dtype = std::nullopt) const {  \
     return ops::call("aten::" #name, #name[0] == 's' ? "dim_IntList" : "dim", {*this, dim, keepdim, ops::keyword("dtype", dtype)}); \
-  }
+  }                                                                                                                \
+  Tensor name(DimnameList dim, bool keepdim = false, std::optional<ScalarType> dtype = std::nullopt) const;
 MC_METHOD_SUM(sum)
 MC_METHOD_SUM(mean)
 #undef MC_METHOD_SUM
