@@ -38,7 +38,8 @@ DEFAULT = ("1/1,1/2,1/4,1/6,1/8,1/9,1/12,1/14,1/19,1/21,1/22,1/23,1/24,1/26,1/29
 
 def sequential_mm(a, b, chunk):
     """a @ b by adding one product after the other in float32 (chunk 1), or chunk by chunk."""
-    out = torch.zeros(*a.shape[:-1], b.shape[-1], dtype=a.dtype)
+    batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    out = torch.zeros(*batch, a.shape[-2], b.shape[-1], dtype=a.dtype)
     if chunk == 1:
         for k in range(a.shape[-1]):
             out += a[..., :, k:k + 1] * b[..., k:k + 1, :]
