@@ -16,6 +16,7 @@ bool f(torch::Tensor x) {
          x.dtype() == at::kBFloat16 || x.scalar_type() == torch::kFloat64 || x.dtype() != torch::kFloat16;
 }
 //// factories
+std::vector<int64_t> shape_of(torch::Tensor x) { return x.sizes().vec(); }
 torch::Tensor f(torch::Tensor x, int n, int64_t m) {
   auto a = torch::empty({n, m}, x.options());
   auto b = torch::zeros({x.size(0), m}, torch::TensorOptions().dtype(torch::kFloat32).device(torch::kCUDA));
@@ -29,6 +30,7 @@ torch::Tensor f(torch::Tensor x, int n, int64_t m) {
   auto k = torch::empty(n, x.options());
   auto l = torch::zeros(m, torch::TensorOptions(torch::kCUDA));
   auto o = torch::tensor({1, 2, 3}, torch::kLong);
+  auto u = torch::tensor(0.0, x.options()) + torch::tensor(1) + torch::tensor(2.0f, torch::kCUDA) + torch::tensor({1.5, 2.5}) + torch::tensor(shape_of(x));
   auto p = torch::empty({n}, torch::TensorOptions().device(torch::kCUDA, 0));
   auto q = torch::empty_strided({2, 3}, {3, 1}, x.options());
   std::vector<int64_t> shape = {1, 2};

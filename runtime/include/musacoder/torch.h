@@ -30,8 +30,12 @@ constexpr auto kF64 = kFloat64;
 using at::NoGradGuard;
 
 // torch::tensor({1, 2, 3}): int64 for integers, the default type for floats.
-inline Tensor tensor(const Scalar& value, const TensorOptions& options = {}) {
-  return at::scalar_tensor(value, options.has_dtype() ? options : options.dtype(value.isFloatingPoint() ? static_cast<ScalarType>(mc_default_dtype()) : value.type()));
+template <class T, std::enable_if_t<std::is_arithmetic_v<T>, int> = 0>
+Tensor tensor(T value, const TensorOptions& options = {}) {
+  const ScalarType own = std::is_floating_point_v<T> ? static_cast<ScalarType>(mc_default_dtype())
+                         : std::is_same_v<T, bool>   ? kBool
+                                                     : kLong;
+  return at::scalar_tensor(value, options.has_dtype() ? options : options.dtype(own));
 }
 #define MC_TENSOR_LIST(type, as, deduced)                                                                          \
   inline Tensor tensor(ArrayRef<type> values, const TensorOptions& options = {}) {                                 \
