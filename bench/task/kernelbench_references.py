@@ -19,7 +19,6 @@ ROOT = os.path.abspath(os.path.join(os.path.dirname(__file__), "..", ".."))
 sys.path.insert(0, os.path.join(ROOT, "runtime", "python"))
 
 import torch  # noqa: E402
-
 from musaref.audit import audit  # noqa: E402
 from musaref.compare import compare  # noqa: E402
 from musaref.errors import TaskError  # noqa: E402
@@ -84,7 +83,7 @@ def main():
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     warm()
-    out = open(options.json, "w") if options.json else None
+    out = open(options.json, "w") if options.json else None  # noqa: SIM115  open to the end
     results = []
     for name, code in rows(options):
         status, message, seconds, facts = check(code, name, options.audit)

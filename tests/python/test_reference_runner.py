@@ -173,7 +173,7 @@ def forward(self, x):
 """)
     first, _ = t._run(t.trial(0, 3).inputs, 3)
     second, _ = t._run(t.trial(0, 3).inputs, 3)
-    for a, b in zip(first, second):
+    for a, b in zip(first, second, strict=False):
         assert a == b if isinstance(a, int) else torch.equal(a, b)
     assert t.trace.random
     result = compare(t.trial(0, 3).expected, first)
@@ -223,7 +223,7 @@ def test_distributions_keep_labels_masks_and_structure():
         x, p, y, m = trial.inputs
         assert torch.equal(x, torch.triu(x)) and torch.equal(m, torch.ones(6, 6))
         assert torch.allclose(p.sum(-1), torch.ones(6), atol=1e-5)
-        assert y.dtype == torch.int64 and 0 <= int(y.min()) and int(y.max()) < 4
+        assert y.dtype == torch.int64 and int(y.min()) >= 0 and int(y.max()) < 4
     assert float(t.trial(3, 13).inputs[0].abs().max()) > 50
 
 

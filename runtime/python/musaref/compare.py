@@ -144,7 +144,7 @@ def compare(expected, outputs):
                            f"{name} has dtype {dtype_name(g.dtype)}, the reference {dtype_name(e.dtype)}")
     mismatched = total = nonfinite = 0
     worst, worst_at, n_tensor = None, None, 0
-    for (path, (e, g)), (_, _, leaf) in zip(pairs, expected.leaves):
+    for (path, (e, g)), (_, _, leaf) in zip(pairs, expected.leaves, strict=False):
         if not isinstance(e, torch.Tensor):
             total += 1
             if not _same_scalar(e, g) and not _same_scalar(leaf, g):

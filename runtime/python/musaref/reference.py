@@ -148,7 +148,7 @@ def clone_tree(value):
     def clone(t):
         if t.layout != torch.strided:
             return t.clone()
-        if t.numel() and any(s == 0 and n > 1 for n, s in zip(t.shape, t.stride())):
+        if t.numel() and any(s == 0 and n > 1 for n, s in zip(t.shape, t.stride(), strict=False)):
             return t.detach().clone(memory_format=torch.contiguous_format)
         made = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype)
         made.copy_(t.detach())

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 import torch
 
 from .errors import TaskError, classify
-from .reference import call_get_inputs, call_get_init_inputs, construct
+from .reference import call_get_init_inputs, call_get_inputs, construct
 from .source import quiet
 from .trace import MetaHelp, OnHost, Trace
 from .tree import nbytes
@@ -215,7 +215,7 @@ class Scaler:
             inputs = call_get_inputs(task)
             with trace:
                 outputs = model(*inputs)
-        for now, full in zip(trace.normalised, self.full_normalised):
+        for now, full in zip(trace.normalised, self.full_normalised, strict=False):
             if now < min(FEWEST_NORMALISED, full):
                 raise TaskError("invalid_task:exception", f"a normalisation over {now} values")
         state = nbytes(list(model.parameters()) + list(model.buffers()))

@@ -79,8 +79,8 @@ class Server:
                 "protocol": 1}
 
     def open(self, request):
-        from .session import STATE_SEED, MEMORY_BUDGET, WORK_BUDGET, Options, Task, cache_key
         from .errors import TaskError
+        from .session import MEMORY_BUDGET, STATE_SEED, WORK_BUDGET, Options, Task, cache_key
         code = request.get("code")
         if not isinstance(code, str):
             raise TaskError("infra:bad_request", "open needs 'code'")
@@ -189,8 +189,9 @@ class Server:
     # ---- the loop ----
 
     def answer(self, line):
-        from .errors import TaskError, classify
         import torch
+
+        from .errors import TaskError, classify
         try:
             request = json.loads(line)
             name = request.get("op") if isinstance(request, dict) else None
@@ -227,6 +228,7 @@ class Server:
 def warm():
     """The first run on meta tensors imports half of torch; that is part of starting up, not of a task's time."""
     import torch
+
     from .trace import Trace
     with torch.device("meta"), torch.no_grad(), Trace():
         torch.nn.Sequential(torch.nn.Conv2d(1, 2, 3), torch.nn.BatchNorm2d(2), torch.nn.GELU())(torch.rand(2, 1, 4, 4))

@@ -17,7 +17,7 @@ from .compare import Expected, bitwise_equal, compare
 from .distributions import Draw, name_of
 from .errors import TaskError, classify
 from .naive import NaiveSums
-from .reference import (Reference, call_get_init_inputs, call_get_inputs, default_dtype, perturbed, seed_all)
+from .reference import Reference, call_get_init_inputs, call_get_inputs, default_dtype, perturbed, seed_all
 from .scaling import MEMORY_BUDGET, WORK_BUDGET, Budget, Cost, Scaler
 from .source import TaskSource, quiet
 from .tolerance import EPS, SHAKE_SECONDS, Leaf
@@ -153,7 +153,7 @@ class Task:
         bad = next((t for _, t in leaves([inputs, outputs]) if isinstance(t, torch.Tensor) and not writable(t)), None)
         if bad is not None:
             raise TaskError("invalid_task:unsupported", f"a tensor of layout {bad.layout} and dtype {bad.dtype} is not supported")
-        self.mutates = [i for i, (a, b) in enumerate(zip(inputs, after)) if isinstance(a, torch.Tensor) and not bitwise_equal(a, b)]
+        self.mutates = [i for i, (a, b) in enumerate(zip(inputs, after, strict=False)) if isinstance(a, torch.Tensor) and not bitwise_equal(a, b)]
         self.computes = self.trace.computes
 
     def _reference(self):
@@ -241,7 +241,7 @@ class Task:
             return None
         self.summing = mode.changed
         alike = all(isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and a.shape == b.shape or
-                    not isinstance(a, torch.Tensor) for (_, a), (_, b) in zip(leaves(eager), leaves(outputs)))
+                    not isinstance(a, torch.Tensor) for (_, a), (_, b) in zip(leaves(eager), leaves(outputs), strict=False))
         return outputs if mode.changed and alike else None
 
     def _dtype(self, inputs):
@@ -252,7 +252,7 @@ class Task:
 
     def _unfit(self, trial):
         """Why the reference's result on this distribution says nothing, or an empty string."""
-        for path, eager, leaf in trial.expected.leaves:
+        for path, _, leaf in trial.expected.leaves:
             if not isinstance(leaf, Leaf):
                 continue
             if not bool(torch.isfinite(leaf.gold).all()):
@@ -289,7 +289,7 @@ class Task:
     def _mutation(self, trial, inputs_after):
         if not isinstance(inputs_after, (list, tuple)) or len(inputs_after) != len(trial.inputs):
             raise TaskError("infra:bad_request", "inputs_after does not match the inputs")
-        for i, (kept, left) in enumerate(zip(trial.inputs, inputs_after)):
+        for i, (kept, left) in enumerate(zip(trial.inputs, inputs_after, strict=False)):
             if i in trial.expected_after:
                 if isinstance(left, torch.Tensor) and not bitwise_equal(left, kept) and \
                         not compare(trial.expected_after[i], left)["pass"]:
@@ -297,7 +297,7 @@ class Task:
                 if isinstance(left, torch.Tensor) and bitwise_equal(left, kept):
                     return f"input {i} was left alone; the reference changes it in place"
                 continue
-            for (path, a), (_, b) in zip(leaves(kept), leaves(left)):
+            for (path, a), (_, b) in zip(leaves(kept), leaves(left), strict=False):
                 if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and not bitwise_equal(a, b):
                     return f"input {i}{path} was written to; the reference leaves it alone"
         return ""

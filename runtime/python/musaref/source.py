@@ -138,7 +138,7 @@ class TaskSource:
 
     def _assignment(self, target, value, sites, context="module"):
         if isinstance(target, (ast.Tuple, ast.List)) and isinstance(value, (ast.Tuple, ast.List)):
-            for t, v in zip(target.elts, value.elts):
+            for t, v in zip(target.elts, value.elts, strict=False):
                 self._assignment(t, v, sites, context)
             return
         if not isinstance(target, ast.Name):
@@ -227,7 +227,7 @@ class TaskSource:
         function = self.functions.get("get_init_inputs")
         for node in ast.walk(function) if function else ():
             if isinstance(node, ast.Return) and isinstance(node.value, (ast.List, ast.Tuple)):
-                for parameter, element in zip(parameters, node.value.elts):
+                for parameter, element in zip(parameters, node.value.elts, strict=False):
                     if isinstance(element, ast.Name):
                         for site in sites:
                             if site.name.split("[")[0] == element.id:

@@ -33,7 +33,7 @@ def reach(tensor):
     """Elements from the first to one past the last that the strides reach."""
     if tensor.numel() == 0:
         return 0
-    return sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride())) + 1
+    return sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=False)) + 1
 
 
 def encode(value, place=None):
@@ -70,7 +70,7 @@ class FileWriter:
 
     def __init__(self, run_dir, name):
         self.name = name
-        self._file = open(os.path.join(run_dir, name), "wb")
+        self._file = open(os.path.join(run_dir, name), "wb")  # noqa: SIM115  closed by close()
         self._at = 0
 
     def place(self, tensor):
@@ -126,7 +126,7 @@ def read_tensor(node, run_dir):
         if node.get("device") == "cpu":
             return OnCpu(node)
         raise _bad("tensor without a place in a file")
-    count = sum((n - 1) * s for n, s in zip(shape, strides)) + 1
+    count = sum((n - 1) * s for n, s in zip(shape, strides, strict=False)) + 1
     item = torch.empty(0, dtype=dtype).element_size()
     offset, path = node.get("offset"), os.path.join(run_dir, os.path.basename(str(node["file"])))
     if type(offset) is not int or offset < 0:
@@ -168,7 +168,7 @@ def decode(node, run_dir, budget=None):
         keys, items = node.get("keys", []), node.get("items", [])
         if len(keys) != len(items):
             raise _bad("malformed dict in a tree")
-        return {str(k): decode(v, run_dir, budget) for k, v in zip(keys, items)}
+        return {str(k): decode(v, run_dir, budget) for k, v in zip(keys, items, strict=False)}
     return node
 
 
