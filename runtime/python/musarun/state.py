@@ -101,13 +101,13 @@ def adopt_reference(module, entries):
 class Snapshot:
     """The state to which restore() returns: values in place at the same addresses, the same tensor objects in their places.
 
-    Plain attributes that held None or a number go back too when a call has put a tensor or another number there.
+    Only tensors that were there go back. A cache that a call made (an attribute that was None, a counter) stays, so that
+    a replayed result meets fresh inputs and fails.
     """
 
     def __init__(self, module):
         self._tensors = []   # (tensor, copy)
         self._slots = []     # (mapping, key, original object)
-        self._scalars = []   # (vars of a module, key, value)
         seen = {}
 
         def keep(mapping, key, tensor):
@@ -122,9 +122,6 @@ class Snapshot:
                     for key, tensor in mapping.items():
                         if tensor is not None:
                             keep(mapping, key, tensor)
-                for key, value in vars(part).items():
-                    if value is None or type(value) in (int, float):
-                        self._scalars.append((vars(part), key, value))
             for owner, key, tensor in plain_tensors(module):
                 if isinstance(owner, tuple):
                     if id(tensor) not in seen:
@@ -146,13 +143,3 @@ class Snapshot:
                     tensor.copy_(copy)
                 else:
                     tensor.data = copy.clone()
-        for attributes, key, value in self._scalars:
-            now = attributes.get(key)
-            if now is value:
-                continue
-            if value is None:
-                if isinstance(now, torch.Tensor) or (isinstance(now, (list, tuple)) and any(
-                        isinstance(item, torch.Tensor) for item in now)):
-                    attributes[key] = None
-            elif type(now) in (int, float):
-                attributes[key] = value
