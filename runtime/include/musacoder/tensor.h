@@ -415,6 +415,12 @@ inline Argument keyword(const char* name, Argument argument) {
   return argument;
 }
 Tensor call(const char* name, const char* overload, std::initializer_list<Argument> args);
+// The commonest shapes of a call: plain functions, so that the many methods below are cheap to compile.
+Tensor unary(const char* name, const Tensor& x);
+Tensor binary(const char* name, const char* overload, const Tensor& a, const Tensor& b);
+Tensor binary(const char* name, const char* overload, const Tensor& a, const Scalar& b);
+Tensor scaled(const char* name, const char* overload, const Tensor& a, const Tensor& b, const Scalar& alpha);
+Tensor scaled(const char* name, const char* overload, const Tensor& a, const Scalar& b, const Scalar& alpha);
 int call_raw(const char* name, const char* overload, std::initializer_list<Argument> args, mc_value* results, int max);
 inline bool call_bool(const char* name, std::initializer_list<Argument> args) {
   mc_value result{};
@@ -582,6 +588,15 @@ inline Tensor call(const char* name, const char* overload, std::initializer_list
   mc_value result{};
   if (call_raw(name, overload, args, &result, 1) < 1 || result.kind != MC_TENSOR) return Tensor();
   return Tensor::adopt(result.u.t);
+}
+inline Tensor unary(const char* name, const Tensor& x) { return call(name, "", {x}); }
+inline Tensor binary(const char* name, const char* overload, const Tensor& a, const Tensor& b) { return call(name, overload, {a, b}); }
+inline Tensor binary(const char* name, const char* overload, const Tensor& a, const Scalar& b) { return call(name, overload, {a, b}); }
+inline Tensor scaled(const char* name, const char* overload, const Tensor& a, const Tensor& b, const Scalar& alpha) {
+  return call(name, overload, {a, b, keyword("alpha", alpha)});
+}
+inline Tensor scaled(const char* name, const char* overload, const Tensor& a, const Scalar& b, const Scalar& alpha) {
+  return call(name, overload, {a, b, alpha});
 }
 inline std::vector<Tensor> take_list(const mc_value& v) {
   std::vector<Tensor> out;
