@@ -174,7 +174,8 @@ def test_constructor_arguments_and_seed(runner):
     assert (event["missing"], event["extra"], event["value_matched"]) == (["other"], ["w"], True)
 
 
-def test_parameters_are_copied_and_restored_in_place(runner, tmp_path):
+def test_tensors_are_restored_in_place_and_counters_live_on(runner, tmp_path):
+    # Were a counter or a cache reset, a replayed result would never meet fresh inputs.
     code = model("out = x.clone()\nout.copy_(x * self.w + self.b + self.plain + self.n)\nself.w.data.add_(1)\nself.b.add_(1)\n"
                  "self.plain += 1\nself.n += 1\nself.plain = self.plain.clone()\nreturn out.cuda()",
                  "self.w = nn.Parameter(torch.zeros(2))\nself.register_buffer('b', torch.zeros(2))\n"
@@ -183,8 +184,8 @@ def test_parameters_are_copied_and_restored_in_place(runner, tmp_path):
     event = runner.start(code, state)
     assert event["matched"] == ["w", "b"] and event["extra"] == [] and event["value_matched"]
     x = runner.place([1, 1])
-    for _ in range(3):
-        assert runner.values(runner.forward(x)["outputs"]) == [13, 24]
+    for calls in range(3):
+        assert runner.values(runner.forward(x)["outputs"]) == [13 + calls, 24 + calls]
 
 
 def test_parameter_names_and_shapes_that_differ(runner, tmp_path):
