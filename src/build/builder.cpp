@@ -181,6 +181,18 @@ struct Builder::Impl {
     return flags;
   }
 
+  // Whether a lack is only a macro that the slim headers define too, in a header that the sources did not include: torch's
+  // own headers, which include the same ones, would lack it as well.
+  bool slim_defines_macro(const std::string& lacking) const {
+    const auto begin = lacking.find('"'), end = lacking.find('"', begin + 1);
+    if (!lacking.starts_with("identifier \"") || end == std::string::npos) return false;
+    const std::string definition = "#define " + lacking.substr(begin + 1, end - begin - 1) + "(";
+    std::error_code error;
+    for (fs::directory_iterator it(include("include/musacoder"), error), last; !error && it != last; it.increment(error))
+      if (base::read_file(it->path(), 1 << 20).value_or("").find(definition) != std::string::npos) return true;
+    return false;
+  }
+
   static std::string module_name(const Extension& e) { return is_identifier(e.name) ? e.name : "extension"; }
 
   std::vector<std::string> macros(const Extension& e, Headers headers) const {
@@ -453,6 +465,7 @@ struct Builder::Impl {
     result = attempt(e, units, tools, Headers::kSlim, key, *scratch, module);
     bool compile_failure = !result.ok && result.status.starts_with("compile_error:") && result.status != "compile_error:timeout";
     std::string lacking = compile_failure ? lacking_in_slim(result.diagnostics, torch_names) : "";
+    if (slim_defines_macro(lacking)) lacking.clear();
     if (!lacking.empty()) {
       bool affordable = options.allow_full_headers && !torch_dir.empty() && base::is_directory(include("include_full"));
       if (affordable) {
