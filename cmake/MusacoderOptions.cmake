@@ -20,7 +20,7 @@ set(CMAKE_RUNTIME_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR})
 add_compile_options(-Wall -Wextra -Wpedantic -Wno-missing-field-initializers)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   # GCC 12 sees overlaps and overflows inside std::string and std::vector that are not there (GCC PR 105329, 105651).
-  add_compile_options(-Wno-restrict -Wno-stringop-overflow)
+  add_compile_options(-Wno-restrict -Wno-stringop-overflow -Wno-array-bounds)
 endif()
 if(MUSACODER_WERROR)
   add_compile_options(-Werror)
