@@ -50,6 +50,7 @@ struct BuildOptions {
   double full_timeout_s = 400;  // one compiler run with full headers
   bool allow_full_headers = true;
   std::uint64_t memory_bytes = 8ull << 30;
+  int warm_after = 2;           // CUDA sources of one kind before warm compilers start (warm_compiler.h); 0: never
 };
 
 struct BuildResult {
@@ -63,6 +64,7 @@ struct BuildResult {
   std::string headers;          // "slim" or "full"
   std::string headers_reason;   // what the slim header lacked, when full
   bool cached = false;
+  bool warm = false;            // compiled by front ends that had read the headers before
   double seconds = 0;
   std::vector<std::string> sandbox;  // features in force
 };

@@ -17,6 +17,7 @@
 #include "build/headers.h"
 #include "build/sources.h"
 #include "build/toolchain.h"
+#include "build/warm_compiler.h"
 #include "sandbox/launcher.h"
 
 namespace fs = std::filesystem;
@@ -80,8 +81,9 @@ struct Builder::Impl {
   std::set<std::string> building;      // addresses that another thread of this process is building
   std::optional<Result<Toolchain>> toolchain;
   std::string slim_hash, full_hash;
-  std::once_flag header_once;
+  std::once_flag header_once, warm_once;
   std::string header_dir;              // holds torch/extension.h.gch; "" when it could not be made
+  std::unique_ptr<WarmCompilers> warm;
 
   static BuildOptions with_absolute_paths(BuildOptions o) {
     for (std::string* path : {&o.runtime_dir, &o.cache_dir, &o.python})
@@ -195,8 +197,9 @@ struct Builder::Impl {
 
   static std::string module_name(const Extension& e) { return is_identifier(e.name) ? e.name : "extension"; }
 
-  std::vector<std::string> macros(const Extension& e, Headers headers) const {
-    std::vector<std::string> flags = {"-DTORCH_EXTENSION_NAME=" + module_name(e), "-DTORCH_API_INCLUDE_EXTENSION_H"};
+  static std::string name_macro(const Extension& e) { return "-DTORCH_EXTENSION_NAME=" + module_name(e); }
+  static std::vector<std::string> header_macros(Headers headers) {
+    std::vector<std::string> flags = {"-DTORCH_API_INCLUDE_EXTENSION_H"};
     if (headers == Headers::kFull) append(flags, {"-DMUSACODER_FULL_HEADERS=1", "-D_GLIBCXX_USE_CXX11_ABI=1"});
     return flags;
   }
@@ -244,29 +247,52 @@ struct Builder::Impl {
                                        const std::string& source, const std::string& object, const std::string& header) const {
     std::vector<std::string> argv = gxx_base(tools);
     append(argv, {"-c", source, "-o", object});
-    if (header.empty()) append(argv, macros(e, headers));
+    if (header.empty()) {
+      argv.push_back(name_macro(e));
+      append(argv, header_macros(headers));
+    }
     else append(argv, {"-DTORCH_API_INCLUDE_EXTENSION_H", "-I" + header});
     append(argv, include_flags(e, tools, headers, source_dir, true));
     append(argv, filter_cxx_flags(e.extra_cflags));
     return argv;
   }
 
+  // Without source, object, the source's folder and the module's name.
+  std::vector<std::string> nvcc_flags(const Extension& e, const Toolchain& tools, Headers headers, const std::vector<std::string>& lean) const {
+    NvccFlags own = filter_nvcc_flags(e.extra_cuda_cflags);
+    std::string arch = own.arch_specific ? "compute_90a" : "compute_90";
+    std::vector<std::string> flags = {"-arch=" + arch, "-code=" + arch, "--compress-mode=none", "-lineinfo", "-cudart", "none", "-ccbin", tools.gxx,
+                                      "-O1", "-Xcompiler", "-fPIC", "-Xcompiler", "-fmax-errors=50", "-Xcompiler", "-fdiagnostics-color=never"};
+    append(flags, kTorchNvccFlags);
+    append(flags, header_macros(headers));
+    append(flags, lean);
+    append(flags, include_flags(e, tools, headers, "", false));
+    if (std::none_of(own.kept.begin(), own.kept.end(), [](const auto& f) { return f.starts_with("-std") || f.starts_with("--std"); }))
+      flags.push_back("-std=c++17");
+    append(flags, own.kept);
+    return flags;
+  }
+
   std::vector<std::string> nvcc_command(const Extension& e, const Toolchain& tools, Headers headers, const std::string& source_dir,
                                         const std::string& source, const std::string& object, const std::string& keep_dir,
                                         const std::vector<std::string>& lean) const {
-    NvccFlags own = filter_nvcc_flags(e.extra_cuda_cflags);
-    std::string arch = own.arch_specific ? "compute_90a" : "compute_90";
-    std::vector<std::string> argv = {tools.nvcc, "-c", source, "-o", object, "-arch=" + arch, "-code=" + arch, "--compress-mode=none",
-                                     "-lineinfo", "-cudart", "none", "-ccbin", tools.gxx, "--keep", "--keep-dir", keep_dir, "-O1",
-                                     "-Xcompiler", "-fPIC", "-Xcompiler", "-fmax-errors=50", "-Xcompiler", "-fdiagnostics-color=never"};
-    append(argv, kTorchNvccFlags);
-    append(argv, macros(e, headers));
-    append(argv, lean);
-    append(argv, include_flags(e, tools, headers, source_dir, false));
-    if (std::none_of(own.kept.begin(), own.kept.end(), [](const auto& f) { return f.starts_with("-std") || f.starts_with("--std"); }))
-      argv.push_back("-std=c++17");
-    append(argv, own.kept);
+    std::vector<std::string> argv = {tools.nvcc, "-c", source, "-o", object, "--keep", "--keep-dir", keep_dir, "-I" + source_dir, name_macro(e)};
+    append(argv, nvcc_flags(e, tools, headers, lean));
     return argv;
+  }
+
+  WarmCompilers& warm_compilers(const Toolchain& tools) {
+    std::call_once(warm_once, [&] {
+      WarmCompilers::Options o;
+      o.launcher = sandbox::launcher_path(options.runtime_dir);
+      o.preload = options.runtime_dir + "/lib/libmusacoder_warm.so";
+      o.cache_dir = options.cache_dir;
+      for (const auto& part : {tools.fingerprint, slim_hash, include(), std::to_string(kRecipeVersion)}) o.fingerprint += part + "\n";
+      o.policy = policy(tools, Headers::kSlim, include());
+      o.after = base::exists(o.preload) ? options.warm_after : 0;
+      warm = std::make_unique<WarmCompilers>(std::move(o));
+    });
+    return *warm;
   }
 
   BuildResult attempt(const Extension& e, const Units& units, const Toolchain& tools, Headers headers, const std::string& key,
@@ -313,6 +339,16 @@ struct Builder::Impl {
       if (!units.units[i].cuda) {
         steps[i] = run(base_policy, gxx_command(e, tools, headers, source_dir, path, objects[i], header), out_dirs[i], out_dirs[i]);
         return;
+      }
+      if (headers == Headers::kSlim) {
+        WarmJob job{tools.nvcc, nvcc_flags(e, tools, headers, lean), {name_macro(e)}, units.units[i].text, source_dir, path, objects[i], out_dirs[i]};
+        if (auto done = warm_compilers(tools).compile(job)) {
+          steps[i].ok = true;
+          steps[i].log = std::move(done->log);
+          steps[i].sandbox = std::move(done->sandbox);
+          result.warm = true;
+          return;
+        }
       }
       steps[i] = run(base_policy, nvcc_command(e, tools, headers, source_dir, path, objects[i], out_dirs[i], lean), out_dirs[i], out_dirs[i]);
       // A failure counts only with whole headers.

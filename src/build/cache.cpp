@@ -51,7 +51,7 @@ std::string result_to_json(const BuildResult& r) {
                            {"file", d.file}, {"line", d.line}, {"message", d.message}, {"kind", d.kind}});
   return json{{"ok", r.ok}, {"status", r.status}, {"message", r.message}, {"diagnostics", diagnostics}, {"log", r.log},
               {"hash", r.hash}, {"headers", r.headers}, {"headers_reason", r.headers_reason}, {"seconds", r.seconds},
-              {"sandbox", r.sandbox}}
+              {"warm", r.warm}, {"sandbox", r.sandbox}}
       .dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
@@ -60,7 +60,7 @@ Result<BuildResult> result_from_json(const std::string& text) {
   try {
     BuildResult r;
     r.ok = v.at("ok"), r.status = v.at("status"), r.message = v.at("message"), r.log = v.at("log"), r.hash = v.at("hash");
-    r.headers = v.at("headers"), r.headers_reason = v.at("headers_reason"), r.seconds = v.at("seconds");
+    r.headers = v.at("headers"), r.headers_reason = v.at("headers_reason"), r.seconds = v.at("seconds"), r.warm = v.value("warm", false);
     r.sandbox = v.at("sandbox").get<std::vector<std::string>>();
     for (const auto& d : v.at("diagnostics")) {
       Diagnostic one;

@@ -114,6 +114,7 @@ json write(const build::BuildResult& b) {
           {"headers", b.headers},
           {"headers_reason", b.headers_reason},
           {"cached", b.cached},
+          {"warm", b.warm},
           {"seconds", number(b.seconds)},
           {"sandbox", b.sandbox}};
 }
@@ -372,6 +373,7 @@ void read(const Reader& in, build::BuildResult& result) {
   in.read("headers", result.headers);
   in.read("headers_reason", result.headers_reason);
   in.read("cached", result.cached);
+  in.read("warm", result.warm);
   in.read("seconds", result.seconds);
   in.read("sandbox", result.sandbox);
 }

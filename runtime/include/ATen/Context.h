@@ -1,3 +1,5 @@
 // Slim stand-in for torch's header of this name (musacoder/aten.h).
-#pragma once
+#ifndef MUSACODER_SLIM_ATEN_CONTEXT_H
+#define MUSACODER_SLIM_ATEN_CONTEXT_H
 #include "../musacoder/aten.h"
+#endif

@@ -1,5 +1,6 @@
 // TensorAccessor and PackedTensorAccessor: indexed access to a tensor's elements on host and device.
-#pragma once
+#ifndef MUSACODER_SLIM_MUSACODER_ACCESSOR_H
+#define MUSACODER_SLIM_MUSACODER_ACCESSOR_H
 
 #include "std.h"
 
@@ -91,3 +92,4 @@ using PackedTensorAccessor64 = GenericPackedTensorAccessor<T, N, P, std::int64_t
 template <class T, std::size_t N, template <class U> class P = DefaultPtrTraits, class I = std::int64_t>
 using PackedTensorAccessor = GenericPackedTensorAccessor<T, N, P, I>;
 }  // namespace at
+#endif

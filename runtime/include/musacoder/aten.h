@@ -1,5 +1,6 @@
 // ATen/ATen.h: namespace at.
-#pragma once
+#ifndef MUSACODER_SLIM_MUSACODER_ATEN_H
+#define MUSACODER_SLIM_MUSACODER_ATEN_H
 
 #include "dispatch.h"
 #include "ops.h"
@@ -18,3 +19,4 @@ inline std::optional<Device> device_of(const Tensor& t) {
   return t.defined() ? std::optional<Device>(t.device()) : std::nullopt;
 }
 }  // namespace at
+#endif

@@ -1,5 +1,6 @@
 // ATen/cuda/*: the current device, its stream and properties, atomics on torch's element types.
-#pragma once
+#ifndef MUSACODER_SLIM_MUSACODER_ATEN_CUDA_H
+#define MUSACODER_SLIM_MUSACODER_ATEN_CUDA_H
 
 #include <cublas_v2.h>
 
@@ -46,5 +47,6 @@ static inline __device__ c10::Half gpuAtomicAdd(c10::Half* address, c10::Half va
 static inline __device__ c10::BFloat16 gpuAtomicAdd(c10::BFloat16* address, c10::BFloat16 value) {
   return atomicAdd(reinterpret_cast<__nv_bfloat16*>(address), static_cast<__nv_bfloat16>(value));
 }
+#endif
 #endif
 #endif

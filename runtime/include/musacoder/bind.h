@@ -6,7 +6,8 @@
 //
 // A bound function is a thunk with its list of parameter types (abi.h); Python's side of the call is the loader's work.
 // A parameter or result type without a Caster is not available here and does not compile.
-#pragma once
+#ifndef MUSACODER_SLIM_MUSACODER_BIND_H
+#define MUSACODER_SLIM_MUSACODER_BIND_H
 
 #ifdef MUSACODER_FULL_HEADERS  // torch's own headers come first (include_full/musacoder_full.h)
 #include "abi.h"
@@ -613,4 +614,5 @@ struct LibraryInit {
 #define TORCH_LIBRARY_FRAGMENT(ns, m) MC_LIBRARY(FRAGMENT, ns, "", m, __LINE__)
 #define TORCH_LIBRARY_IMPL(ns, k, m) MC_LIBRARY(IMPL, ns, #k, m, __LINE__)
 #define TORCH_FN(x) x
+#endif
 #endif

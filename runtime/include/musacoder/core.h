@@ -1,5 +1,6 @@
 // Value types of torch's core: element types, devices, layouts, lists of numbers, scalars, options' parts.
-#pragma once
+#ifndef MUSACODER_SLIM_MUSACODER_CORE_H
+#define MUSACODER_SLIM_MUSACODER_CORE_H
 
 #include "error.h"
 
@@ -540,3 +541,4 @@ C10_HOST_DEVICE constexpr T ceil_div(T a, T b) { return (a + b - 1) / b; }
 template <class T, class = std::enable_if_t<std::is_integral_v<T>>>
 C10_HOST_DEVICE constexpr T round_up(T a, T b) { return ceil_div(a, b) * b; }
 }  // namespace at
+#endif

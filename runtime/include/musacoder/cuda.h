@@ -1,5 +1,6 @@
 // c10::cuda and at::cuda: streams, guards, error checks. There is one device and its streams do not overlap.
-#pragma once
+#ifndef MUSACODER_SLIM_MUSACODER_CUDA_H
+#define MUSACODER_SLIM_MUSACODER_CUDA_H
 
 #include <cuda_runtime_api.h>
 
@@ -128,3 +129,4 @@ inline void c10_cuda_check_implementation(std::int32_t err, const char*, const c
   } while (0)
 #define C10_CUDA_CLEAR_ERROR() (void)cudaGetLastError()
 #define C10_CUDA_KERNEL_LAUNCH_CHECK() C10_CUDA_CHECK(cudaGetLastError())
+#endif

@@ -3,7 +3,8 @@
 //   AT_DISPATCH_FLOATING_TYPES_AND_HALF(x.scalar_type(), "relu", [&] { run<scalar_t>(x, y); });
 //
 // The type is a ScalarType, as in torch 2.11: x.dtype() and x.type() do not compile.
-#pragma once
+#ifndef MUSACODER_SLIM_MUSACODER_DISPATCH_H
+#define MUSACODER_SLIM_MUSACODER_DISPATCH_H
 
 #include "core.h"
 
@@ -129,3 +130,4 @@ struct OpMathType<c10::BFloat16> { using type = float; };
 template <class T>
 using opmath_type = typename OpMathType<T>::type;
 }  // namespace at
+#endif

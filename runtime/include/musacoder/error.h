@@ -3,7 +3,8 @@
 //   TORCH_CHECK(x.dim() == 2, "expected a matrix, got ", x.sizes());   // throws c10::Error
 //
 // A message shows its parts as an output stream would, without the cost of including one.
-#pragma once
+#ifndef MUSACODER_SLIM_MUSACODER_ERROR_H
+#define MUSACODER_SLIM_MUSACODER_ERROR_H
 
 #include "abi.h"
 #include "std.h"
@@ -244,3 +245,4 @@ struct CheckThrow {
 #define TORCH_CHECK_LT(val1, val2) TORCH_CHECK_OP(val1, val2, <)
 #define TORCH_CHECK_GE(val1, val2) TORCH_CHECK_OP(val1, val2, >=)
 #define TORCH_CHECK_GT(val1, val2) TORCH_CHECK_OP(val1, val2, >)
+#endif

@@ -1,7 +1,8 @@
 // c10::Half, BFloat16, complex: element types that work on host and device and convert to CUDA's own.
 //
 // Arithmetic goes through float, as torch's does.
-#pragma once
+#ifndef MUSACODER_SLIM_MUSACODER_HALF_H
+#define MUSACODER_SLIM_MUSACODER_HALF_H
 
 #include "std.h"
 
@@ -253,3 +254,4 @@ class numeric_limits<c10::BFloat16> {
   static constexpr C10_HOST_DEVICE c10::BFloat16 quiet_NaN() { return c10::BFloat16(0x7FC0, c10::BFloat16::from_bits()); }
 };
 }  // namespace std
+#endif

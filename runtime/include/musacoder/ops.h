@@ -1,5 +1,6 @@
 // Free functions on tensors: factories, views, and the compute operators that kernels' host code calls now and then.
-#pragma once
+#ifndef MUSACODER_SLIM_MUSACODER_OPS_H
+#define MUSACODER_SLIM_MUSACODER_OPS_H
 
 #include "tensor.h"
 
@@ -298,3 +299,4 @@ struct AutoDispatchBelowAutograd : NoGradGuard {};
 namespace c10 {
 using InferenceMode = at::NoGradGuard;
 }
+#endif

@@ -3,7 +3,8 @@
 // Everything by default, so that sources which rely on it compile as with torch. The builder makes the common case fast by
 // two promises about the sources: MUSACODER_LEAN_STD, they name nothing of std:: but what is marked lean here;
 // MUSACODER_LEAN_HALF, they do not speak of half or bfloat16.
-#pragma once
+#ifndef MUSACODER_SLIM_MUSACODER_STD_H
+#define MUSACODER_SLIM_MUSACODER_STD_H
 
 #include <array>
 #include <cassert>
@@ -70,4 +71,5 @@
 #define C10_HOST_DEVICE
 #define C10_DEVICE
 #define C10_HOST
+#endif
 #endif

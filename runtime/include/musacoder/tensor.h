@@ -8,7 +8,8 @@
 //   }
 //
 // Shape and type are read directly; everything else is an operator call through the shim (ops.h).
-#pragma once
+#ifndef MUSACODER_SLIM_MUSACODER_TENSOR_H
+#define MUSACODER_SLIM_MUSACODER_TENSOR_H
 
 #include "accessor.h"
 #include "core.h"
@@ -728,3 +729,4 @@ inline void append(std::string& out, const at::Tensor& tensor) {
   mc_free(text);
 }
 }  // namespace c10::detail
+#endif

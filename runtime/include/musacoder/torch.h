@@ -1,5 +1,6 @@
 // namespace torch: everything of at, and the names that torch adds.
-#pragma once
+#ifndef MUSACODER_SLIM_MUSACODER_TORCH_H
+#define MUSACODER_SLIM_MUSACODER_TORCH_H
 
 #include "aten.h"
 
@@ -78,4 +79,5 @@ namespace indexing = at::indexing;
 #define CHECK_LT(a, b) TORCH_CHECK_LT(a, b)
 #define CHECK_GE(a, b) TORCH_CHECK_GE(a, b)
 #define CHECK_GT(a, b) TORCH_CHECK_GT(a, b)
+#endif
 #endif

@@ -1,3 +1,5 @@
 // Slim stand-in for torch's header of this name (musacoder/torch.h).
-#pragma once
+#ifndef MUSACODER_SLIM_TORCH_ALL_H
+#define MUSACODER_SLIM_TORCH_ALL_H
 #include "../musacoder/torch.h"
+#endif

@@ -1,3 +1,5 @@
 // Slim stand-in for torch's header of this name (musacoder/extension.h).
-#pragma once
+#ifndef MUSACODER_SLIM_TORCH_EXTENSION_H
+#define MUSACODER_SLIM_TORCH_EXTENSION_H
 #include "../musacoder/extension.h"
+#endif

@@ -1,3 +1,5 @@
 // Slim stand-in for torch's header of this name (musacoder/aten_cuda.h).
-#pragma once
+#ifndef MUSACODER_SLIM_ATEN_CUDA_CUDAUTILS_H
+#define MUSACODER_SLIM_ATEN_CUDA_CUDAUTILS_H
 #include "../../musacoder/aten_cuda.h"
+#endif

@@ -1,3 +1,5 @@
 // Slim stand-in for torch's header of this name (musacoder/core.h).
-#pragma once
+#ifndef MUSACODER_SLIM_C10_CORE_SCALARTYPE_H
+#define MUSACODER_SLIM_C10_CORE_SCALARTYPE_H
 #include "../../musacoder/core.h"
+#endif

@@ -1,3 +1,5 @@
 // Slim stand-in for torch's header of this name (musacoder/cuda.h).
-#pragma once
+#ifndef MUSACODER_SLIM_C10_CUDA_CUDAFUNCTIONS_H
+#define MUSACODER_SLIM_C10_CUDA_CUDAFUNCTIONS_H
 #include "../../musacoder/cuda.h"
+#endif

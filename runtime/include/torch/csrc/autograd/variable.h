@@ -1,3 +1,5 @@
 // Slim stand-in for torch's header of this name (musacoder/torch.h).
-#pragma once
+#ifndef MUSACODER_SLIM_TORCH_CSRC_AUTOGRAD_VARIABLE_H
+#define MUSACODER_SLIM_TORCH_CSRC_AUTOGRAD_VARIABLE_H
 #include "../../../musacoder/torch.h"
+#endif
