@@ -72,6 +72,7 @@ std::string cache_dir() {
 std::string site_packages(const std::string& python) {
   std::error_code error;
   // The symlink bin/python of a virtual environment must not be resolved: its parent is the environment.
+  if (python.empty()) return "";
   fs::path lib = fs::absolute(python).lexically_normal().parent_path().parent_path() / "lib";
   for (fs::directory_iterator it(lib, error), end; !error && it != end; it.increment(error)) {
     std::string name = it->path().filename();

@@ -340,20 +340,25 @@ struct Builder::Impl {
         steps[i] = run(base_policy, gxx_command(e, tools, headers, source_dir, path, objects[i], header), out_dirs[i], out_dirs[i]);
         return;
       }
-      if (headers == Headers::kSlim) {
-        WarmJob job{tools.nvcc, nvcc_flags(e, tools, headers, lean), {name_macro(e)}, units.units[i].text, source_dir, path, objects[i], out_dirs[i]};
-        if (auto done = warm_compilers(tools).compile(job)) {
-          steps[i].ok = true;
-          steps[i].log = std::move(done->log);
-          steps[i].sandbox = std::move(done->sandbox);
-          result.warm = true;
-          return;
+      // Lean headers first; a failure counts only with whole ones.
+      std::vector<std::vector<std::string>> variants = {lean};
+      if (!lean.empty()) variants.push_back({});
+      bool warm_may_serve = headers == Headers::kSlim;
+      for (const auto& variant : variants) {
+        std::optional<WarmResult> done;
+        if (warm_may_serve) {
+          done = warm_compilers(tools).compile({tools.nvcc, nvcc_flags(e, tools, headers, variant), {name_macro(e)}, units.units[i].text, source_dir, path,
+                                                objects[i], out_dirs[i]});
+          warm_may_serve = done.has_value();
         }
+        if (done) {
+          steps[i] = {.ok = done->ok, .log = std::move(done->log), .limit = "", .infra = "", .exit = {.code = done->ok ? 0 : 1}, .sandbox = std::move(done->sandbox)};
+          result.warm = done->ok;
+        } else {
+          steps[i] = run(base_policy, nvcc_command(e, tools, headers, source_dir, path, objects[i], out_dirs[i], variant), out_dirs[i], out_dirs[i]);
+        }
+        if (steps[i].ok || !steps[i].infra.empty() || !steps[i].limit.empty()) break;
       }
-      steps[i] = run(base_policy, nvcc_command(e, tools, headers, source_dir, path, objects[i], out_dirs[i], lean), out_dirs[i], out_dirs[i]);
-      // A failure counts only with whole headers.
-      if (!steps[i].ok && steps[i].infra.empty() && steps[i].limit.empty() && !lean.empty())
-        steps[i] = run(base_policy, nvcc_command(e, tools, headers, source_dir, path, objects[i], out_dirs[i], {}), out_dirs[i], out_dirs[i]);
     };
     // Two at a time: an extension has two units in nearly every case, and several builds may run beside each other.
     std::mutex next_mutex;

@@ -238,10 +238,14 @@ class Kind {
       return quoted(command);
     };
     const std::string host_ii = job.out_dir + "/host.ii", device_ii = job.out_dir + "/device.ii";
-    std::string script = preprocess(commands_.host_cpp, "host.macros", host_ii) + " & a=$!; " +
-                         preprocess(commands_.device_cpp, "device.macros", device_ii) + " && wait $a";
-    if (!run(job, script, result)) return std::nullopt;
-
+    // Side by side; both say the same of a missing header, which is said once.
+    std::string script = preprocess(commands_.host_cpp, "host.macros", host_ii) + " & host=$!; " + preprocess(commands_.device_cpp, "device.macros", device_ii) +
+                         " 2>device.log; device=$?; wait $host || exit 1; cat device.log; exit $device";
+    switch (run(job, script, result)) {
+      case End::kInfra: return std::nullopt;
+      case End::kError: return result;
+      case End::kDone: break;
+    }
     auto host_text = base::read_file(host_ii), device_text = base::read_file(device_ii);
     std::string id = base::sha256_hex(job.text + "\n" + key_of(job)).substr(0, 16);
     std::string module_id = fmt::format("_{}_{}_{}_cu_{}", id.substr(0, 8), std::string(kName).size() + 3, kName, id.substr(8));
@@ -251,13 +255,21 @@ class Kind {
     if (!hand_over(host_dir, host_text) || !hand_over(device_dir, device_text)) return std::nullopt;
     auto device = std::async(std::launch::async, [&] { return device_->compile(device_dir); });
     int host_status = host_->compile(host_dir), device_status = device.get();
-    auto ended_well = [](int status) { return status >= 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0; };
-    for (const auto& dir : {device_dir, host_dir}) {
-      std::string log = base::read_file(dir + "/log", 4u << 20).value_or("");
-      // Both front ends give the same warning about host code.
-      if (result.log.find(log) == std::string::npos) result.log += log;
+    // nvcc stops at the first program that fails, and cudafe++ comes first. Both give the same warnings about host code.
+    auto code = [](int status) { return status >= 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1; };
+    std::string host_log = base::read_file(host_dir + "/log", 4u << 20).value_or(""), device_log = base::read_file(device_dir + "/log", 4u << 20).value_or("");
+    for (auto [status, log] : {std::pair{code(host_status), &host_log}, {code(device_status), &device_log}}) {
+      // Killed, out of memory, a server gone: nvcc finds out under the builder's own limits.
+      if (status < 0 || status > 2) {
+        base::log_info("a warm compiler ended with wait status {} and {}", host_status, device_status);
+        return std::nullopt;
+      }
+      if (result.log.find(*log) == std::string::npos) result.log += *log;
+      if (status == 0) continue;
+      if (result.log.find("error") != std::string::npos) return result;
+      base::log_info("a warm compiler ended with status {} and said nothing of an error: {}", status, result.log.substr(0, 300));
+      return std::nullopt;
     }
-    if (!ended_well(host_status) || !ended_well(device_status)) return std::nullopt;
 
     const std::string base_name = "/" + std::string(kName);
     auto cpp = base::read_file(host_dir + base_name + ".cudafe1.cpp");
@@ -275,8 +287,9 @@ class Kind {
     }
     if (!base::write_file(job.out_dir + base_name + ".cudafe1.cpp", *cpp)) return std::nullopt;
     std::vector<std::string> fatbinary = replaced(commands_.fatbinary, template_out_, job.out_dir);
-    if (!run(job, quoted(fatbinary) + " && " + quoted(gxx), result)) return std::nullopt;
-    if (!base::exists(job.object)) return std::nullopt;
+    End end = run(job, quoted(fatbinary) + " && " + quoted(gxx), result);
+    if (end == End::kInfra || (end == End::kDone && !base::exists(job.object))) return std::nullopt;
+    result.ok = end == End::kDone;
     return result;
   }
 
@@ -287,7 +300,9 @@ class Kind {
   }
 
  private:
-  bool run(const WarmJob& job, const std::string& script, WarmResult& result) {
+  enum class End { kDone, kError, kInfra };
+
+  End run(const WarmJob& job, const std::string& script, WarmResult& result) {
     sandbox::Policy policy = options_->policy;
     policy.writable = {job.out_dir};
     append(policy.readable, {job.source_dir, cached_});
@@ -297,10 +312,12 @@ class Kind {
     o.env = {"PATH=/usr/local/bin:/usr/bin:/bin", "HOME=/tmp", "TMPDIR=/tmp", "LANG=C", "LC_ALL=C"};
     o.merge_stderr = true;
     auto outcome = sandbox::run_sandboxed(options_->launcher, policy, o);
-    if (!outcome) return false;
+    if (!outcome) return End::kInfra;
     result.log += outcome->process.out;
     result.sandbox = outcome->features;
-    return outcome->process.exit.ok() && outcome->limit.empty();
+    if (outcome->process.exit.ok() && outcome->limit.empty()) return End::kDone;
+    bool own_words = outcome->limit.empty() && !outcome->process.exit.signal && result.log.find("error") != std::string::npos;
+    return own_words ? End::kError : End::kInfra;
   }
 
   // Without a sandbox: these read the project's own headers only.

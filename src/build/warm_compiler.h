@@ -5,8 +5,10 @@
 // (warm/preload.cpp) that stand behind the headers; a compile forks them and feeds the rest of the source.
 //
 //   WarmCompilers warm({.limit = 4, …});
-//   if (auto done = warm.compile(job)) …      // object and PTX are there, from the same programs with the same flags
-//   else …                                    // not warm (yet), or it failed: run nvcc, and only what nvcc says counts
+//   auto done = warm.compile(job);
+//   if (!done) …                              // not warm (yet), or a server went: run nvcc
+//   else if (done->ok) …                      // object and PTX are there, from the same programs with the same flags
+//   else show(done->log);                     // the source's own errors, in the words of the same programs
 //
 // What nvcc would run is asked of nvcc itself (--dryrun), so flags and versions mean what they mean there:
 //
@@ -40,7 +42,8 @@ struct WarmJob {
 };
 
 struct WarmResult {
-  std::string log;                        // the compilers' warnings
+  bool ok = false;
+  std::string log;                        // the compilers' errors and warnings
   std::vector<std::string> sandbox;       // features in force
 };
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <regex>
 #include <thread>
@@ -20,6 +21,8 @@ namespace {
 
 const std::string kRuntime = MC_BINARY_DIR "/runtime";
 const std::string kImplicit = "#include <torch/types.h>\n#include <cuda.h>\n#include <cuda_runtime.h>\n#line 1 \"cuda_sources[0]\"\n";
+
+const std::string kExtension = kImplicit + "#include <torch/extension.h>\n";
 
 std::string kernel_of(int constant) {
   return kImplicit + "// a comment\n#include <torch/extension.h>\n#define FACTOR " + std::to_string(constant) +
@@ -68,14 +71,26 @@ class WarmCompilerTest : public ::testing::Test {
     return {tools_.nvcc, flags, {"-DTORCH_EXTENSION_NAME=name" + std::to_string(jobs_)}, text, here + "/src", here + "/src/cuda.cu", here + "/out/unit.o", here + "/out"};
   }
 
-  std::string nvcc_ptx(const WarmJob& job) {
+  static std::string nvcc_log(const WarmJob& job) {
     base::SubprocessOptions o;
     o.argv = {job.nvcc, "-c", job.source, "-o", job.object, "--keep", "--keep-dir", job.out_dir};
     o.argv.insert(o.argv.end(), job.flags.begin(), job.flags.end());
     o.merge_stderr = true;
     auto done = base::run(o);
-    EXPECT_TRUE(done && done->exit.ok()) << (done ? done->out : done.error().message);
-    return base::read_file(job.out_dir + "/cuda.ptx").value_or("");
+    return done ? done->out : done.error().message;
+  }
+  static std::string nvcc_ptx(const WarmJob& job) {
+    std::string log = nvcc_log(job);
+    auto ptx = base::read_file(job.out_dir + "/cuda.ptx");
+    EXPECT_TRUE(ptx) << log;
+    return ptx.value_or("");
+  }
+  // "cuda_sources[0](1): error: …", without a folder before the name.
+  static std::string first_error(const std::string& log) {
+    std::size_t at = log.find("error"), from = log.rfind('\n', at) + 1;
+    std::string line = log.substr(from, log.find('\n', at) - from);
+    std::size_t name = line.find("cuda_sources");
+    return name == std::string::npos ? line : line.substr(name);
   }
 
   Toolchain tools_;
@@ -89,18 +104,29 @@ TEST_F(WarmCompilerTest, MakesWhatNvccMakesAndSurvivesBadSources) {
   EXPECT_FALSE(warm_->compile(first));                       // the first source of its kind
   ASSERT_TRUE(warm_->wait_until_warm(first, 120));
   auto done = warm_->compile(first);
-  ASSERT_TRUE(done);
+  ASSERT_TRUE(done && done->ok) << (done ? done->log : "");
   EXPECT_TRUE(base::exists(first.object));
   std::string ptx = base::read_file(first.out_dir + "/cuda.ptx").value_or("");
   ASSERT_NE(ptx.find(".visible .entry"), std::string::npos);
   WarmJob cold = job(kernel_of(3));
   EXPECT_EQ(comparable(ptx), comparable(nvcc_ptx(cold)));
 
-  // A source that does not compile, one that never ends and one that floods the memory are left to nvcc.
-  EXPECT_FALSE(warm_->compile(job(kImplicit + "__global__ void k( { }\n")));
-  EXPECT_FALSE(warm_->compile(job(kImplicit + "#include \"/etc/shadow\"\n")));
-  EXPECT_FALSE(warm_->compile(job(kImplicit + "#error no\n")));
-  EXPECT_TRUE(warm_->compile(job(kernel_of(4))));
+  // Errors come in nvcc's words, from whichever step finds them; nothing remains of them in the servers.
+  for (const char* text : {"__global__ void k( { }\n", "#include \"not_there.h\"\n", "#error no\n", "__global__ void k() { not_there(); }\n",
+                           "__device__ void k() { static_assert(sizeof(int) == 3, \"odd\"); }\n", "void f() { int x = \"s\"; }\n"}) {
+    WarmJob bad = job(kExtension + text);
+    auto failed = warm_->compile(bad);
+    ASSERT_TRUE(failed) << text;
+    EXPECT_FALSE(failed->ok) << text;
+    EXPECT_NE(failed->log.find("error"), std::string::npos) << text;
+    std::string cold = nvcc_log(bad);
+    EXPECT_NE(cold.find(first_error(failed->log)), std::string::npos) << text << "\nwarm: " << failed->log << "\nnvcc: " << cold;
+  }
+  // A template that never ends is the front end's own error or its limit; the servers serve on.
+  auto endless = warm_->compile(job(kExtension + "template <int N> struct E { static const int v = E<N + 1>::v; };\n__global__ void k(int* x) { *x = E<0>::v; }\n"));
+  EXPECT_FALSE(endless && endless->ok);
+  auto good = warm_->compile(job(kernel_of(4)));
+  EXPECT_TRUE(good && good->ok);
 
   // Children share nothing: eight at a time, each with its own constant.
   std::vector<WarmJob> many;
@@ -115,7 +141,8 @@ TEST_F(WarmCompilerTest, MakesWhatNvccMakesAndSurvivesBadSources) {
         std::memcpy(&bits, &factor, sizeof bits);
         char text[16];
         std::snprintf(text, sizeof text, "0f%08X", bits);
-        right[i] = warm_->compile(many[i]) && base::read_file(many[i].out_dir + "/cuda.ptx").value_or("").find(text) != std::string::npos;
+        auto made = warm_->compile(many[i]);
+        right[i] = made && made->ok && base::read_file(many[i].out_dir + "/cuda.ptx").value_or("").find(text) != std::string::npos;
       });
   }
   for (std::size_t i = 0; i < many.size(); ++i) EXPECT_TRUE(right[i]) << i;
