@@ -3,6 +3,7 @@
 //   build/bench_build [SOURCES] [THREADS]      default 16 sources, 1 thread
 //
 // Each source is a small kernel with a binding, different in a constant, so that nothing comes from the artefact cache.
+// MUSACODER_RUNTIME and MUSACODER_PYTHON name another runtime folder (a bundle's) and Python.
 // CPU seconds are those of all compilers, of the machine's whole load where other programs run (from /proc/stat).
 #include <unistd.h>
 
@@ -52,7 +53,8 @@ double load_average() {
 
 bool measure(const char* name, int warm_after, int count, int threads, int first, const std::string& cache) {
   const char* python = std::getenv("MUSACODER_PYTHON");
-  build::BuildOptions options{.runtime_dir = MC_RUNTIME_DIR, .cache_dir = cache, .python = python ? python : ".venv/bin/python", .nvcc = {}};
+  const char* runtime = std::getenv("MUSACODER_RUNTIME");
+  build::BuildOptions options{.runtime_dir = runtime ? runtime : MC_RUNTIME_DIR, .cache_dir = cache, .python = python ? python : ".venv/bin/python", .nvcc = {}};
   options.warm_after = warm_after;
   build::Builder builder(options);
   // Precompiled header, toolchain, and for the warm case the servers: not part of a warm build.
