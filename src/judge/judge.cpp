@@ -200,7 +200,12 @@ Result<json> Judge::Impl::audit_task() {
 class Run {
  public:
   Run(Judge::Impl& lane, const JudgeRequest& request, Verdict& verdict, const StageCallback& on_stage)
-      : lane_(lane), config_(lane.config), request_(request), verdict_(verdict), on_stage_(on_stage) {}
+      : lane_(lane),
+        config_(lane.config),
+        request_(request),
+        policy_(request.policy.empty() ? lane.config.policy : request.policy),
+        verdict_(verdict),
+        on_stage_(on_stage) {}
 
   void execute();
 
@@ -242,6 +247,7 @@ class Run {
   Judge::Impl& lane_;
   const JudgeConfig& config_;
   const JudgeRequest& request_;
+  const std::string policy_;
   Verdict& verdict_;
   const StageCallback& on_stage_;
 
@@ -266,7 +272,7 @@ void Run::execute() {
   verdict_.task_hash = base::sha256_hex(request_.task_code);
   verdict_.backend = lane_.device->name();
   verdict_.gpu = lane_.device->gpu();
-  verdict_.policy = config_.policy;
+  verdict_.policy = policy_;
   verdict_.environment = lane_.shared->environment;
   if (extract() && open_task({}, config_.work_budget)) {
     attempt();
@@ -387,7 +393,7 @@ bool Run::start() {
   const int fd = session_->take_client_fd();
   auto runner = lane_.shared->zygote->spawn({.writable = scratch_.path() + "/work",
                                              .readable = {scratch_.path() + "/given", config_.cache_dir},
-                                             .policy = config_.policy,
+                                             .policy = policy_,
                                              .gpu = config_.gpu,
                                              .cpu_s = config_.candidate_seconds,
                                              .memory_bytes = config_.candidate_memory_bytes},
@@ -464,7 +470,7 @@ bool Run::failed(const RunnerReply& reply, const std::string& step) {
     verdict_.exception_message = exception.message;
     verdict_.traceback = exception.traceback;
     verdict_.exception_line = exception.line;
-    if (!reply.refused.empty() && config_.policy == "strict") {
+    if (!reply.refused.empty() && policy_ == "strict") {
       set_level(verdict_, 3, false, "stopped at a refused operator");
       return finish("cheating:disallowed_aten",
                     fmt::format("{} calls torch operators instead of own kernels: {}", step, count_names(reply.refused)));
@@ -669,7 +675,7 @@ bool Run::trial(int index, bool reverse, Trial& result, int salt) {
   facts.cpu_ops = reply.cpu_ops;
   facts.output_allocations = outputs.allocations;
   facts.reference_computes = lane_.open.reply.value("computes", true);
-  if (legality_.legal) legality_ = decide_legality(facts, config_.policy);
+  if (legality_.legal) legality_ = decide_legality(facts, policy_);
 
   StageTimer timer(verdict_, "compare");
   const auto compare_begin = Clock::now();
