@@ -89,6 +89,15 @@ WorstElement worst_from(const json& value) {
   return worst;
 }
 
+// Skipped and undecided trials say nothing about the candidate.
+bool counts(const Trial& trial) { return trial.skipped.empty() && status_class(trial.status) != "inconclusive"; }
+
+// Which of two failed trials is told: cheating outranks a wrong value, and that what could not be decided.
+int weight(const Trial& trial) {
+  const std::string kind = status_class(trial.status);
+  return kind == "cheating" ? 2 : kind == "inconclusive" ? 0 : 1;
+}
+
 // Whether a candidate's own literals repeat sizes that scaling changed: then its kernels may be made for those sizes only.
 std::vector<const ScaledConstant*> hard_coded_sizes(const std::vector<ScaledConstant>& scaling,
                                                     const std::vector<std::int64_t>& literals) {
@@ -587,7 +596,7 @@ bool Run::trials() {
       }
       result.index = index;
     }
-    if (result.skipped.empty()) {
+    if (counts(result)) {
       ++counted;
       passed += result.pass;
     }
@@ -725,18 +734,18 @@ void Run::decide() {
   int counted = 0;
   for (const auto& trial : verdict_.trials) {
     if (!trial.skipped.empty()) continue;
-    ++counted;
-    // Cheating outranks a wrong value; the first of a kind is the one that is told.
-    if (!trial.pass && (!wrong || (status_class(trial.status) == "cheating" && status_class(wrong->status) != "cheating")))
-      wrong = &trial;
+    counted += counts(trial);
+    if (!trial.pass && (!wrong || weight(trial) > weight(*wrong))) wrong = &trial;
   }
   verdict_.legal = legality_.legal;
   if (wrong) {
     const std::string cause = fmt::format("trial {} ({} inputs): {}", wrong->index, wrong->distribution, wrong->message);
-    set_level(verdict_, 2, false, cause);
+    const bool undecided = !counts(*wrong);
+    if (undecided) verdict_.levels[2].detail = cause;
+    else set_level(verdict_, 2, false, cause);
     if (!legality_.legal) {
       set_level(verdict_, 3, false, legality_.cause);
-      finish(legality_.status, legality_.cause + "; the values are wrong too");
+      finish(legality_.status, legality_.cause + (undecided ? "" : "; the values are wrong too"));
       return;
     }
     if (status_class(wrong->status) == "cheating") verdict_.legal = false;

@@ -6,6 +6,7 @@ module, whatever the run before it did to them.
 
 import contextlib
 import random
+import sys
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -26,6 +27,14 @@ def seed_all(seed):
         numpy.random.seed(seed % (1 << 32))
     except ImportError:
         pass
+
+
+def generators():
+    """The state of each of these generators; unequal before and after a call that drew from one."""
+    numpy = sys.modules.get("numpy")
+    drawn = numpy.random.get_state(legacy=False)["state"] if numpy is not None else {}
+    return (torch.get_rng_state().numpy(force=True).tobytes(), random.getstate(),
+            [value.tobytes() if hasattr(value, "tobytes") else value for value in drawn.values()])
 
 
 def call_get_inputs(task):
@@ -181,17 +190,24 @@ class Reference:
         if not isinstance(self.module, torch.nn.Module):
             raise TypeError("Model is not a torch.nn.Module")
         self.snapshot = Snapshot(self.module)
+        self.drew = False
         self.built_state = [(n, "parameter", p.detach().clone()) for n, p in self.module.named_parameters()] + \
                            [(n, "buffer", b.detach().clone()) for n, b in self.module.named_buffers()]
 
     def run(self, inputs, seed, mode=None):
-        """(outputs, inputs afterwards) in the task's own dtype; `mode` is a context for the forward call."""
+        """(outputs, inputs afterwards) in the task's own dtype; `mode` is a context for the forward call.
+
+        Sets `drew`: whether the call drew random numbers.
+        """
         self.snapshot.restore(double=False)
         inputs = clone_tree(inputs)
         with torch.no_grad(), quiet(), OnHost():
             seed_all(seed)
+            before = generators()
             with mode or contextlib.nullcontext():
-                return self.module(*inputs), inputs
+                outputs = self.module(*inputs)
+            self.drew = generators() != before
+            return outputs, inputs
 
     def gold(self, inputs, seed, shake=None, mode=None):
         """(outputs, inputs afterwards) in float64.
