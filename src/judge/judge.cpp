@@ -225,6 +225,10 @@ class Run {
     return false;
   }
   bool infra(const std::string& what, const Error& error) { return finish("infra:" + what, error.message); }
+  // Each remark once, even when the candidate is run twice.
+  void note(const std::string& text) {
+    if (std::find(verdict_.notes.begin(), verdict_.notes.end(), text) == verdict_.notes.end()) verdict_.notes.push_back(text);
+  }
   void stage(const std::string& name) {
     if (on_stage_) on_stage_(name);
   }
@@ -443,7 +447,7 @@ void Run::note_reply(const RunnerReply& reply) {
   append(verdict_.refused_ops, reply.refused);
   append(verdict_.cpu_ops, reply.cpu_ops);
   for (const auto& language : reply.languages)
-    verdict_.notes.push_back(fmt::format("the candidate asks for the kernel language '{}'", language));
+    note(fmt::format("the candidate asks for the kernel language '{}'", language));
 }
 
 // Looks for a fault that the device saw; fills the verdict and returns true when there is one.
@@ -556,7 +560,17 @@ bool Run::construct() {
   if (reply.kind != ReplyKind::kDone) return failed(reply, "parameters");
   note_reply(reply);
   const auto& parameters = reply.parameters;
-  if (!parameters.complete() && !parameters.value_matched) {
+  if (parameters.complete()) return true;
+  bool needed = false;  // a tensor that the candidate lacks and the result depends on
+  if (!parameters.unmatched.empty()) {
+    auto answer = lane_.ask({{"op", "needs"}, {"handle", lane_.open.handle()}, {"names", parameters.unmatched}}, config_.reference_seconds);
+    if (!answer) {
+      auto [status, message] = status_of(answer.error());
+      return finish(status, message);
+    }
+    needed = answer->value("needs", true);
+  }
+  if (needed) {
     std::string cause = "the module's parameters and buffers are not the reference's:";
     if (!parameters.missing.empty()) cause += " missing " + count_names(parameters.missing);
     for (const auto& mismatch : parameters.shape_mismatch) cause += fmt::format(" other shape of {};", mismatch.name);
@@ -565,6 +579,13 @@ bool Run::construct() {
     set_level(verdict_, 2, false, cause);
     return finish("correctness_error:parameters", cause);
   }
+  const std::size_t unpaired = parameters.missing.size() + parameters.shape_mismatch.size();
+  if (unpaired > parameters.unmatched.size())
+    note(fmt::format("{} of the reference's parameters and buffers are matched by value: the candidate makes the same under the same "
+                     "seed, with other names or shapes",
+                     unpaired - parameters.unmatched.size()));
+  if (!parameters.unmatched.empty())
+    note("the candidate lacks " + count_names(parameters.unmatched) + ", which the result does not depend on");
   return true;
 }
 

@@ -183,6 +183,27 @@ def forward(self, x):
     assert torch.equal(t.reference.state()[2][2], torch.zeros(8))
 
 
+def test_knows_what_state_the_result_needs():
+    norm = "def __init__(self):\n    super().__init__()\n    self.n = nn.BatchNorm1d(8{})\ndef forward(self, x):\n    return self.n(x)"
+    training, cumulative = task(norm.format("")), task(norm.format(", momentum=None"))
+    evaluating = task(norm.format("").replace("(8)", "(8).eval()"))
+    assert not training.needs([]) and not training.needs(["n.running_mean", "n.running_var", "n.num_batches_tracked"])
+    assert training.needs(["n.weight"]) and training.needs(["n.running_mean", "n.bias"]) and training.needs(["other"])
+    assert evaluating.needs(["n.running_var"]) and not evaluating.needs(["n.num_batches_tracked"])
+    assert not cumulative.needs(["n.num_batches_tracked"])
+    index = task("""
+def __init__(self):
+    super().__init__()
+    self.register_buffer('i', torch.arange(8))
+    self.register_buffer('keep', torch.ones(8, dtype=torch.bool))
+    self.unused = nn.Parameter(torch.ones(3))
+def forward(self, x):
+    return torch.where(self.keep, x[:, self.i], x * 2)
+""")
+    assert index.needs(["i"]) and index.needs(["keep"]) and not index.needs(["unused"])   # other indices are refused
+    assert torch.equal(index._run(index.input_example, 42)[0], index.output_example)        # and nothing is left behind
+
+
 def test_closures_see_the_float64_module():
     t = task("""
 def __init__(self):

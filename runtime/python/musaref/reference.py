@@ -194,14 +194,16 @@ class Reference:
         self.built_state = [(n, "parameter", p.detach().clone()) for n, p in self.module.named_parameters()] + \
                            [(n, "buffer", b.detach().clone()) for n, b in self.module.named_buffers()]
 
-    def run(self, inputs, seed, mode=None):
+    def run(self, inputs, seed, mode=None, change=None):
         """(outputs, inputs afterwards) in the task's own dtype; `mode` is a context for the forward call.
 
-        Sets `drew`: whether the call drew random numbers.
+        `change(name, tensor)` may write to parameters and buffers first. Sets `drew`: whether the call drew random numbers.
         """
         self.snapshot.restore(double=False)
         inputs = clone_tree(inputs)
         with torch.no_grad(), quiet(), OnHost():
+            for name, tensor in (*self.module.named_parameters(), *self.module.named_buffers()) if change else ():
+                change(name, tensor)
             seed_all(seed)
             before = generators()
             with mode or contextlib.nullcontext():

@@ -161,6 +161,14 @@ class Server:
         return task.compare(self._integer(request, "index"), decode(request.get("outputs"), self.run_dir),
                             None if after is None else decode(after, self.run_dir))
 
+    def needs(self, request):
+        from .errors import TaskError
+        task, _ = self._task(request)
+        names = request.get("names")
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise TaskError("infra:bad_request", "needs takes 'names', a list of strings")
+        return {"needs": task.needs(names)}
+
     def audit(self, request):
         from .audit import audit
         started = time.monotonic()
@@ -195,7 +203,7 @@ class Server:
         try:
             request = json.loads(line)
             name = request.get("op") if isinstance(request, dict) else None
-            if name not in ("hello", "open", "trial", "compare", "audit", "close"):
+            if name not in ("hello", "open", "trial", "compare", "needs", "audit", "close"):
                 raise TaskError("infra:bad_request", f"unknown operation {name!r}")
             torch.set_default_dtype(torch.float32)
             torch.set_num_threads(self.threads)

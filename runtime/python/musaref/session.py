@@ -167,10 +167,35 @@ class Task:
         with default_dtype(self.default_dtype):
             return Reference(self.task, self.init_args, self.init_kwargs, self.options.seed)
 
-    def _run(self, inputs, seed):
+    def _run(self, inputs, seed, change=None):
         strict_precision()
         with default_dtype(self.default_dtype):
-            return self.reference.run(inputs, seed)
+            return self.reference.run(inputs, seed, change=change)
+
+    def needs(self, names):
+        """Whether the result depends on any of these parameters and buffers: other values in them change a bit of it.
+
+        True as well for a name that the reference has not, and where the reference refuses the other values.
+        """
+        names = set(names)
+
+        def change(name, tensor):
+            if name in names:
+                tensor.copy_(~tensor if tensor.dtype == torch.bool else tensor * 1.25 + 0.5 if tensor.is_floating_point() else tensor + 1)
+
+        if not names <= {name for name, _, _ in self.reference.state()}:
+            return True
+        try:
+            own = self._run(self.input_example, OWN_SEED)
+            other = self._stage("forward", self._run, self.input_example, OWN_SEED, change)
+        except TaskError as error:
+            if error.status != "invalid_task:exception":
+                raise
+            return True
+        pairs = list(zip(leaves(own), leaves(other), strict=False))
+        return len(list(leaves(own))) != len(list(leaves(other))) or \
+            any(not bitwise_equal(a, b) if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) else a != b
+                for (_, a), (_, b) in pairs)
 
     def make_inputs(self, distribution, seed):
         """(inputs, number of random float tensors that the task drew)."""
