@@ -202,6 +202,11 @@ def forward(self, x):
 """)
     assert index.needs(["i"]) and index.needs(["keep"]) and not index.needs(["unused"])   # other indices are refused
     assert torch.equal(index._run(index.input_example, 42)[0], index.output_example)        # and nothing is left behind
+    layer = "def __init__(self):\n    super().__init__()\n    self.r = nn.{}(8, 8)\ndef forward(self, x):\n    return self.r(x)[0]"
+    for kind in ("LSTM", "GRU", "RNN"):   # these read their weights through a list of their own
+        recurrent = task(layer.format(kind))
+        assert recurrent.needs(["r.weight_ih_l0"]) and recurrent.needs(["r.bias_hh_l0"])
+        assert recurrent.trial(0, 1).expected.leaves[0][2].gold.dtype == torch.float64
 
 
 def test_closures_see_the_float64_module():

@@ -109,18 +109,23 @@ class Snapshot:
     """The state of a module as it was built: parameters, buffers, plain attributes (tensors in containers included).
 
     `restore` puts it back into the very same module objects, so that functions which closed over a submodule see it too;
-    with `double`, floating values come back as float64.
+    with `double`, floating values come back as float64. A plain attribute that is a parameter (the flat weights of recurrent
+    layers) stays that parameter.
     """
 
     def __init__(self, module):
+        self.parameters = {id(p) for p in module.parameters()}
+
         def keep(t):
-            return t.detach().clone()
-        self.parts = [(part, {n: None if p is None else (p, keep(p)) for n, p in part._parameters.items()},
+            return t if id(t) in self.parameters else t.detach().clone()
+        self.parts = [(part, {n: None if p is None else (p, p.detach().clone()) for n, p in part._parameters.items()},
                        {n: None if b is None else keep(b) for n, b in part._buffers.items()},
                        _copied(_plain_attributes(part), keep)) for part in module.modules()]
 
     def restore(self, double):
         def convert(t):
+            if id(t) in self.parameters:
+                return t
             return t.double() if double and t.dtype in LOW else t.clone()
         with torch.no_grad():
             for part, parameters, buffers, attributes in self.parts:
