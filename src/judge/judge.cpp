@@ -812,6 +812,7 @@ bool Run::retry_with_pinned_sizes() {
   const double first_work = verdict_.work;
   const auto scaling = verdict_.scaling;
   if (!open_task(pins, config_.pinned_work_budget) || verdict_.work > 2 * config_.pinned_work_budget) {
+    verdict_.scaled = true;
     verdict_.scaling = scaling;
     verdict_.work = first_work;
     finish(first_status, first_cause);

@@ -120,7 +120,7 @@ class Server:
             entry.pop("t")
         training = bool(getattr(task.reference.module, "training", False))
         scaling = task.scaling
-        return {"scaling": scaling.changes, "scaled": bool(scaling.changes), "work": scaling.work,
+        return {"scaling": scaling.changes, "scaled": any(c["from"] != c["to"] for c in scaling.changes), "work": scaling.work,
                 "work_full": scaling.work_full, "over_budget": scaling.over_budget,
                 "init_args": encode(list(task.init_args)), "init_kwargs": encode(dict(task.init_kwargs)),
                 "input_tree": encode(task.input_example), "output_tree": encode(task.output_example), "state": state,
