@@ -20,6 +20,7 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "base/terminal.h"
+#include "judge/rows.h"
 #include "store/store.h"
 #include "task/task.h"
 
@@ -109,6 +110,15 @@ std::string task_label(const json& row) {
   return "";
 }
 
+// The policy that a row asks for, "" when it leaves that to the command line; an error when the row cannot be judged.
+Result<std::string> policy_of(const json& row, std::size_t line) {
+  if (!row.is_object() || !row.contains("candidate") || !row["candidate"].is_string())
+    return fail(Code::kInvalidArgument, "line {} is not a JSON object with `candidate` and `reference` or `task`", line);
+  auto policy = judge::row_policy(row);
+  if (!policy) return fail(Code::kInvalidArgument, "line {}: {}", line, policy.error().message);
+  return policy;
+}
+
 }  // namespace
 
 Result<BatchSummary> run_batch(const BatchOptions& options) {
@@ -182,16 +192,17 @@ Result<BatchSummary> run_batch(const BatchOptions& options) {
         json fields = json::parse(row.text, nullptr, false);
         json result;
         std::string status;
-        if (!fields.is_object() || !fields.contains("candidate") || !fields["candidate"].is_string()) {
-          result = {{"status", "invalid_row"},
-                    {"cause", fmt::format("line {} is not a JSON object with `candidate` and `reference` or `task`", row.line)}};
+        auto policy = policy_of(fields, row.line);
+        if (!policy) {
+          result = {{"status", "invalid_row"}, {"cause", policy.error().message}};
           std::lock_guard lock(mutex);
           ++summary.malformed;
         } else {
           judge::JudgeRequest request{.task_id = task_label(fields),
                                       .task_code = text_of(fields, "reference"),
                                       .answer = text_of(fields, "candidate"),
-                                      .answer_name = text_of(fields, "candidate_name")};
+                                      .answer_name = text_of(fields, "candidate_name"),
+                                      .policy = *policy};
           std::string missing;
           if (const std::string id = text_of(fields, "task"); request.task_code.empty() && !id.empty()) {
             const task::Task* found = tasks ? tasks->find(id) : nullptr;
@@ -208,6 +219,7 @@ Result<BatchSummary> run_batch(const BatchOptions& options) {
           judge::Verdict verdict;
           if (!missing.empty() || request.task_code.empty()) {
             verdict.task = missing;
+            verdict.policy = policy->empty() ? options.judge.policy : *policy;
             verdict.status = "invalid_task:missing";
             verdict.cause = missing.empty() ? "the row has neither `reference` nor `task`"
                                             : fmt::format("task '{}' is neither a file nor an id of --tasks", missing);

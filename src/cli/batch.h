@@ -1,7 +1,7 @@
 // `musacoder verify --batch ROWS.jsonl --out VERDICTS.jsonl`: many candidates over several lanes.
 //
-// Row keys: `reference` (task code) or `task` (path or id in --tasks), `candidate` (answer text); every other key is
-// carried through to the verdict's line. A finished verdict is one appended line; after kill -9 the same command goes on:
+// Row keys: `reference` (task code) or `task` (path or id in --tasks), `candidate` (answer text), `policy` (strict or
+// report, over the command line's); every other key is carried through to the verdict's line. A finished verdict is one appended line; after kill -9 the same command goes on:
 // rows whose key (hash of row) stands in the output are not judged again, and a line cut short is dropped.
 #pragma once
 

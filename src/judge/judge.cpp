@@ -27,7 +27,7 @@ namespace musacoder::judge {
 namespace {
 
 // Part of the key of stored audits: raise it when the audit or the tolerances change.
-constexpr const char* kAuditVersion = "2";
+constexpr const char* kAuditVersion = "3";
 
 using nlohmann::json;
 using Clock = std::chrono::steady_clock;
@@ -87,6 +87,15 @@ WorstElement worst_from(const json& value) {
   worst.budget = number("budget");
   worst.ratio = number("ratio");
   return worst;
+}
+
+// Skipped and undecided trials say nothing about the candidate.
+bool counts(const Trial& trial) { return trial.skipped.empty() && status_class(trial.status) != "inconclusive"; }
+
+// Which of two failed trials is told: cheating outranks a wrong value, and that what could not be decided.
+int weight(const Trial& trial) {
+  const std::string kind = status_class(trial.status);
+  return kind == "cheating" ? 2 : kind == "inconclusive" ? 0 : 1;
 }
 
 // Whether a candidate's own literals repeat sizes that scaling changed: then its kernels may be made for those sizes only.
@@ -200,7 +209,12 @@ Result<json> Judge::Impl::audit_task() {
 class Run {
  public:
   Run(Judge::Impl& lane, const JudgeRequest& request, Verdict& verdict, const StageCallback& on_stage)
-      : lane_(lane), config_(lane.config), request_(request), verdict_(verdict), on_stage_(on_stage) {}
+      : lane_(lane),
+        config_(lane.config),
+        request_(request),
+        policy_(request.policy.empty() ? lane.config.policy : request.policy),
+        verdict_(verdict),
+        on_stage_(on_stage) {}
 
   void execute();
 
@@ -211,6 +225,10 @@ class Run {
     return false;
   }
   bool infra(const std::string& what, const Error& error) { return finish("infra:" + what, error.message); }
+  // Each remark once, even when the candidate is run twice.
+  void note(const std::string& text) {
+    if (std::find(verdict_.notes.begin(), verdict_.notes.end(), text) == verdict_.notes.end()) verdict_.notes.push_back(text);
+  }
   void stage(const std::string& name) {
     if (on_stage_) on_stage_(name);
   }
@@ -242,6 +260,7 @@ class Run {
   Judge::Impl& lane_;
   const JudgeConfig& config_;
   const JudgeRequest& request_;
+  const std::string policy_;
   Verdict& verdict_;
   const StageCallback& on_stage_;
 
@@ -266,7 +285,7 @@ void Run::execute() {
   verdict_.task_hash = base::sha256_hex(request_.task_code);
   verdict_.backend = lane_.device->name();
   verdict_.gpu = lane_.device->gpu();
-  verdict_.policy = config_.policy;
+  verdict_.policy = policy_;
   verdict_.environment = lane_.shared->environment;
   if (extract() && open_task({}, config_.work_budget)) {
     attempt();
@@ -387,7 +406,7 @@ bool Run::start() {
   const int fd = session_->take_client_fd();
   auto runner = lane_.shared->zygote->spawn({.writable = scratch_.path() + "/work",
                                              .readable = {scratch_.path() + "/given", config_.cache_dir},
-                                             .policy = config_.policy,
+                                             .policy = policy_,
                                              .gpu = config_.gpu,
                                              .cpu_s = config_.candidate_seconds,
                                              .memory_bytes = config_.candidate_memory_bytes},
@@ -428,7 +447,7 @@ void Run::note_reply(const RunnerReply& reply) {
   append(verdict_.refused_ops, reply.refused);
   append(verdict_.cpu_ops, reply.cpu_ops);
   for (const auto& language : reply.languages)
-    verdict_.notes.push_back(fmt::format("the candidate asks for the kernel language '{}'", language));
+    note(fmt::format("the candidate asks for the kernel language '{}'", language));
 }
 
 // Looks for a fault that the device saw; fills the verdict and returns true when there is one.
@@ -464,7 +483,7 @@ bool Run::failed(const RunnerReply& reply, const std::string& step) {
     verdict_.exception_message = exception.message;
     verdict_.traceback = exception.traceback;
     verdict_.exception_line = exception.line;
-    if (!reply.refused.empty() && config_.policy == "strict") {
+    if (!reply.refused.empty() && policy_ == "strict") {
       set_level(verdict_, 3, false, "stopped at a refused operator");
       return finish("cheating:disallowed_aten",
                     fmt::format("{} calls torch operators instead of own kernels: {}", step, count_names(reply.refused)));
@@ -541,7 +560,17 @@ bool Run::construct() {
   if (reply.kind != ReplyKind::kDone) return failed(reply, "parameters");
   note_reply(reply);
   const auto& parameters = reply.parameters;
-  if (!parameters.complete() && !parameters.value_matched) {
+  if (parameters.complete()) return true;
+  bool needed = false;  // a tensor that the candidate lacks and the result depends on
+  if (!parameters.unmatched.empty()) {
+    auto answer = lane_.ask({{"op", "needs"}, {"handle", lane_.open.handle()}, {"names", parameters.unmatched}}, config_.reference_seconds);
+    if (!answer) {
+      auto [status, message] = status_of(answer.error());
+      return finish(status, message);
+    }
+    needed = answer->value("needs", true);
+  }
+  if (needed) {
     std::string cause = "the module's parameters and buffers are not the reference's:";
     if (!parameters.missing.empty()) cause += " missing " + count_names(parameters.missing);
     for (const auto& mismatch : parameters.shape_mismatch) cause += fmt::format(" other shape of {};", mismatch.name);
@@ -550,6 +579,13 @@ bool Run::construct() {
     set_level(verdict_, 2, false, cause);
     return finish("correctness_error:parameters", cause);
   }
+  const std::size_t unpaired = parameters.missing.size() + parameters.shape_mismatch.size();
+  if (unpaired > parameters.unmatched.size())
+    note(fmt::format("{} of the reference's parameters and buffers are matched by value: the candidate makes the same under the same "
+                     "seed, with other names or shapes",
+                     unpaired - parameters.unmatched.size()));
+  if (!parameters.unmatched.empty())
+    note("the candidate lacks " + count_names(parameters.unmatched) + ", which the result does not depend on");
   return true;
 }
 
@@ -581,7 +617,7 @@ bool Run::trials() {
       }
       result.index = index;
     }
-    if (result.skipped.empty()) {
+    if (counts(result)) {
       ++counted;
       passed += result.pass;
     }
@@ -669,7 +705,7 @@ bool Run::trial(int index, bool reverse, Trial& result, int salt) {
   facts.cpu_ops = reply.cpu_ops;
   facts.output_allocations = outputs.allocations;
   facts.reference_computes = lane_.open.reply.value("computes", true);
-  if (legality_.legal) legality_ = decide_legality(facts, config_.policy);
+  if (legality_.legal) legality_ = decide_legality(facts, policy_);
 
   StageTimer timer(verdict_, "compare");
   const auto compare_begin = Clock::now();
@@ -719,18 +755,18 @@ void Run::decide() {
   int counted = 0;
   for (const auto& trial : verdict_.trials) {
     if (!trial.skipped.empty()) continue;
-    ++counted;
-    // Cheating outranks a wrong value; the first of a kind is the one that is told.
-    if (!trial.pass && (!wrong || (status_class(trial.status) == "cheating" && status_class(wrong->status) != "cheating")))
-      wrong = &trial;
+    counted += counts(trial);
+    if (!trial.pass && (!wrong || weight(trial) > weight(*wrong))) wrong = &trial;
   }
   verdict_.legal = legality_.legal;
   if (wrong) {
     const std::string cause = fmt::format("trial {} ({} inputs): {}", wrong->index, wrong->distribution, wrong->message);
-    set_level(verdict_, 2, false, cause);
+    const bool undecided = !counts(*wrong);
+    if (undecided) verdict_.levels[2].detail = cause;
+    else set_level(verdict_, 2, false, cause);
     if (!legality_.legal) {
       set_level(verdict_, 3, false, legality_.cause);
-      finish(legality_.status, legality_.cause + "; the values are wrong too");
+      finish(legality_.status, legality_.cause + (undecided ? "" : "; the values are wrong too"));
       return;
     }
     if (status_class(wrong->status) == "cheating") verdict_.legal = false;
@@ -776,6 +812,7 @@ bool Run::retry_with_pinned_sizes() {
   const double first_work = verdict_.work;
   const auto scaling = verdict_.scaling;
   if (!open_task(pins, config_.pinned_work_budget) || verdict_.work > 2 * config_.pinned_work_budget) {
+    verdict_.scaled = true;
     verdict_.scaling = scaling;
     verdict_.work = first_work;
     finish(first_status, first_cause);

@@ -55,6 +55,7 @@ struct JudgeRequest {
   std::string task_code;                        // a KernelBench file
   std::string answer;                           // Python file, bare .cu, or a model's raw answer
   std::string answer_name;                      // file name, for its suffix; may be empty
+  std::string policy;                           // of this candidate; empty: JudgeConfig::policy
 };
 
 // What a lane is doing, for a progress line: "build", "run 3/7", ...

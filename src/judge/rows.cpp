@@ -47,6 +47,14 @@ std::string row_text(const VerdictRow& row, const char* key) {
   return it != row.json->end() && it->is_string() ? it->get<std::string>() : "";
 }
 
+Result<std::string> row_policy(const json& row) {
+  auto it = row.find("policy");
+  if (it == row.end() || it->is_null()) return std::string();
+  if (*it == "strict" || *it == "report") return it->get<std::string>();
+  return fail(Code::kInvalidArgument, "`policy` is \"strict\" or \"report\", not {}",
+              it->dump(-1, ' ', false, json::error_handler_t::replace).substr(0, 80));
+}
+
 Result<RowsRead> read_rows(const std::string& path, const std::function<void(VerdictRow)>& use) {
   std::ifstream file;
   if (path != "-") {

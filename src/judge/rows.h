@@ -42,4 +42,8 @@ Result<VerdictRow> row_from_text(const std::string& text);
 // A text value of the row ("candidate", "reference", "source"), or "" when it is absent or no text.
 std::string row_text(const VerdictRow& row, const char* key);
 
+// The `policy` of a row that is still to be judged: "strict" or "report", "" when the row has none or null, so that the
+// command line's holds. Errors: kInvalidArgument with what stands there instead.
+Result<std::string> row_policy(const nlohmann::json& row);
+
 }  // namespace musacoder::judge

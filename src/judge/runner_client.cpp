@@ -104,7 +104,7 @@ void read_parameters(Fields& fields, RunnerReply& reply) {
   out.matched = fields.names("matched", kMaxState);
   out.missing = fields.names("missing", kMaxState);
   out.extra = fields.names("extra", kMaxState);
-  out.value_matched = fields.flag("value_matched");
+  out.unmatched = fields.names("unmatched", kMaxState);
   for (const json& item : fields.list("shape_mismatch", kMaxState)) {
     if (!item.is_object()) return void(fields.valid = false);
     Fields entry(item);

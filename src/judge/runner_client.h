@@ -59,7 +59,7 @@ struct ParametersReply {
   };
   std::vector<std::string> matched, missing, extra;
   std::vector<ShapeMismatch> shape_mismatch;
-  bool value_matched = false;  // every reference tensor without a partner by name has one by value
+  std::vector<std::string> unmatched;  // the reference's tensors that have a partner neither by name nor by value
   // All names and shapes of the reference are there.
   bool complete() const { return missing.empty() && shape_mismatch.empty(); }
 };

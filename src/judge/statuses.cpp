@@ -107,6 +107,8 @@ constexpr auto kTable = std::to_array<StatusInfo>({
      "Verify with --full-size or on a GPU; or take the sizes from the tensors."},
     {"inconclusive:budget", "Too much work", "The virtual GPU's budget ended before the candidate did, without a sign that it hangs.",
      "Verify with smaller sizes (--set) or on a GPU."},
+    {"inconclusive:random", "Random task", "The task draws random numbers in forward, the candidate draws others, and so their values cannot be compared.",
+     "Nothing in the candidate; a task whose forward draws nothing (dropout in eval mode or with p = 0) can be decided."},
     {"inconclusive:*", "Inconclusive", "The candidate could not be decided here.", "The cause names why."},
 
     {"invalid_task:trivial", "Task is trivial", "A trivial candidate, such as zeros or the mean, passes on this task.",

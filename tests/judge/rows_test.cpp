@@ -54,6 +54,20 @@ TEST(Rows, WholeLastLineWithoutNewlineCounts) {
   EXPECT_FALSE(read->torn_last_line);
 }
 
+TEST(Rows, PolicyOfARowIsOneOfTwoOrLeftToTheCommandLine) {
+  using nlohmann::json;
+  EXPECT_EQ(*row_policy({{"policy", "strict"}}), "strict");
+  EXPECT_EQ(*row_policy({{"policy", "report"}}), "report");
+  EXPECT_EQ(*row_policy({{"candidate", "code"}}), "");
+  EXPECT_EQ(*row_policy({{"policy", nullptr}}), "");
+  for (const json& value : {json("Strict"), json(""), json(true), json({"report"}), json("\xff")}) {
+    auto policy = row_policy({{"policy", value}});
+    ASSERT_FALSE(policy.has_value());
+    EXPECT_EQ(policy.error().code, Code::kInvalidArgument);
+    EXPECT_NE(policy.error().message.find("strict"), std::string::npos);
+  }
+}
+
 TEST(Rows, MissingFileAndFolderAreErrors) {
   EXPECT_FALSE(read_rows("/nonexistent/v.jsonl", [](VerdictRow) {}).has_value());
   EXPECT_FALSE(read_rows("/tmp", [](VerdictRow) {}).has_value());

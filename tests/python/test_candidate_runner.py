@@ -64,7 +64,7 @@ def test_zygote_is_ready_with_one_thread(zygote):
 def test_the_whole_way(runner):
     event = runner.start(SCALE)
     assert event["event"] == "parameters"
-    assert (event["matched"], event["missing"], event["value_matched"]) == ([], [], True)
+    assert (event["matched"], event["missing"], event["unmatched"]) == ([], [], [])
     assert runner.builds == [{
         "name": "scale", "kind": "inline", "files": {}, "cpp_sources": ["torch::Tensor scale(torch::Tensor x);"],
         "cuda_sources": ["// kernel"], "functions": {"scale": "scale"}, "extra_cflags": [], "extra_cuda_cflags": ["-O3"],
@@ -171,7 +171,7 @@ def test_constructor_arguments_and_seed(runner):
     event = runner.start(code, [entry], items, seed=11)
     os.unlink(path)
     assert event["event"] == "parameters", event
-    assert (event["missing"], event["extra"], event["value_matched"]) == (["other"], ["w"], True)
+    assert (event["missing"], event["extra"], event["unmatched"]) == (["other"], ["w"], [])
 
 
 def test_tensors_are_restored_in_place_and_counters_live_on(runner, tmp_path):
@@ -182,7 +182,7 @@ def test_tensors_are_restored_in_place_and_counters_live_on(runner, tmp_path):
                  "self.plain = torch.ones(2)\nself.n = 0")
     state = [file_entry(tmp_path / "s", "w", [2, 3], [2]), file_entry(tmp_path / "s", "b", [10, 20], [2], "buffer")]
     event = runner.start(code, state)
-    assert event["matched"] == ["w", "b"] and event["extra"] == [] and event["value_matched"]
+    assert event["matched"] == ["w", "b"] and event["extra"] == [] and event["unmatched"] == []
     x = runner.place([1, 1])
     for calls in range(3):
         assert runner.values(runner.forward(x)["outputs"]) == [13 + calls, 24 + calls]
@@ -194,7 +194,20 @@ def test_parameter_names_and_shapes_that_differ(runner, tmp_path):
     event = runner.start(code, state)
     assert event["missing"] == ["v"] and event["extra"] == ["u"] and event["matched"] == []
     assert event["shape_mismatch"] == [{"name": "w", "expected": [2], "got": [3]}]
-    assert event["value_matched"] is False
+    assert event["unmatched"] == ["w", "v"]
+
+
+def test_parameters_with_other_names_match_by_value(runner, tmp_path):
+    code = model("return x", "torch.manual_seed(5)\nself.a = nn.Parameter(torch.rand(2, 3).t().contiguous())\n"
+                 "self.b = torch.zeros(2)\nself.c = nn.Parameter(torch.ones(2))")
+    torch.manual_seed(5)
+    values = torch.rand(2, 3).flatten().tolist()
+    state = [file_entry(tmp_path / "s", "weight", values, [2, 3]), file_entry(tmp_path / "s", "scale", [1, 1], [2]),
+             file_entry(tmp_path / "s", "mean", [0, 0], [2], "buffer"), file_entry(tmp_path / "s", "again", [1, 1], [2]),
+             file_entry(tmp_path / "s", "steps", [0], [], "buffer")]
+    event = runner.start(code, state)
+    assert event["matched"] == [] and event["extra"] == ["a", "c"]
+    assert event["unmatched"] == ["again", "steps"]   # one tensor is the partner of one
 
 
 @pytest.mark.parametrize("expression,expect", [

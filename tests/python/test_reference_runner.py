@@ -175,12 +175,38 @@ def forward(self, x):
     second, _ = t._run(t.trial(0, 3).inputs, 3)
     for a, b in zip(first, second, strict=False):
         assert a == b if isinstance(a, int) else torch.equal(a, b)
-    assert t.trace.random
+    assert t.random
     result = compare(t.trial(0, 3).expected, first)
     assert result["pass"], result
     assert [entry[0] for entry in t.reference.state()] == ["norm.weight", "norm.bias", "norm.running_mean",
                                                            "norm.running_var", "norm.num_batches_tracked"]
     assert torch.equal(t.reference.state()[2][2], torch.zeros(8))
+
+
+def test_knows_what_state_the_result_needs():
+    norm = "def __init__(self):\n    super().__init__()\n    self.n = nn.BatchNorm1d(8{})\ndef forward(self, x):\n    return self.n(x)"
+    training, cumulative = task(norm.format("")), task(norm.format(", momentum=None"))
+    evaluating = task(norm.format("").replace("(8)", "(8).eval()"))
+    assert not training.needs([]) and not training.needs(["n.running_mean", "n.running_var", "n.num_batches_tracked"])
+    assert training.needs(["n.weight"]) and training.needs(["n.running_mean", "n.bias"]) and training.needs(["other"])
+    assert evaluating.needs(["n.running_var"]) and not evaluating.needs(["n.num_batches_tracked"])
+    assert not cumulative.needs(["n.num_batches_tracked"])
+    index = task("""
+def __init__(self):
+    super().__init__()
+    self.register_buffer('i', torch.arange(8))
+    self.register_buffer('keep', torch.ones(8, dtype=torch.bool))
+    self.unused = nn.Parameter(torch.ones(3))
+def forward(self, x):
+    return torch.where(self.keep, x[:, self.i], x * 2)
+""")
+    assert index.needs(["i"]) and index.needs(["keep"]) and not index.needs(["unused"])   # other indices are refused
+    assert torch.equal(index._run(index.input_example, 42)[0], index.output_example)        # and nothing is left behind
+    layer = "def __init__(self):\n    super().__init__()\n    self.r = nn.{}(8, 8)\ndef forward(self, x):\n    return self.r(x)[0]"
+    for kind in ("LSTM", "GRU", "RNN"):   # these read their weights through a list of their own
+        recurrent = task(layer.format(kind))
+        assert recurrent.needs(["r.weight_ih_l0"]) and recurrent.needs(["r.bias_hh_l0"])
+        assert recurrent.trial(0, 1).expected.leaves[0][2].gold.dtype == torch.float64
 
 
 def test_closures_see_the_float64_module():
@@ -200,6 +226,60 @@ def forward(self, x):
 def test_random_numbers_agree_between_float32_and_float64():
     t = task("def forward(self, x):\n    return x + torch.randn(8) + torch.empty(8).normal_() + torch.rand_like(x)")
     assert t.trial(0, 1).expected.leaves[0][2].honest < 1e-6
+
+
+DROPOUT = "def forward(self, x):\n    return F.dropout(x * 2, {p}, training={training})"
+
+
+@pytest.mark.parametrize("body,draws", [
+    (DROPOUT.format(p=0.25, training=True), True),
+    (DROPOUT.format(p=0.25, training=False), False),
+    (DROPOUT.format(p=0.0, training=True), False),
+    ("def forward(self, x):\n    return x * torch.rand(8)", True),
+    ("def forward(self, x):\n    import random\n    return x * random.random()", True),
+    ("def forward(self, x):\n    import numpy\n    return x * float(numpy.random.rand())", True),
+    ("def forward(self, x):\n    return x * torch.rand(8, generator=torch.Generator().manual_seed(3))", False),
+])
+def test_knows_which_tasks_draw(body, draws):
+    t = task(body)
+    assert t.random is draws
+    trial = t.trial(0, 1)
+    assert t.compare(0, trial.expected.eager)["status"] == "ok"      # the same numbers are right in any case
+    other = t.compare(0, torch.flip(trial.expected.eager, (0, 1)))
+    assert other["status"] == ("inconclusive:random" if draws else "correctness_error:values"), other
+    assert not other["pass"]
+
+
+def test_random_tasks_still_refuse_what_no_seed_explains():
+    t = task("def forward(self, x):\n    return F.dropout(x, 0.5), x + 1")
+    trial = t.trial(0, 1)
+    dropped, plain = trial.expected.eager
+    assert t.compare(0, (dropped, plain))["pass"]
+    assert t.compare(0, (dropped * 0, plain))["status"] == "inconclusive:random"
+    assert t.compare(0, (dropped, plain * 0))["status"] == "correctness_error:values"
+    assert t.compare(0, (dropped * 0, plain * 0))["status"] == "correctness_error:values"
+    assert t.compare(0, (dropped * 0, plain[1:]))["status"] == "correctness_error:shape"
+    assert t.compare(0, (dropped.double(), plain))["status"] == "correctness_error:dtype"
+    assert t.compare(0, dropped)["status"] == "correctness_error:arity"
+    untouched = t.compare(0, (dropped * 0, plain), [trial.inputs[0] + 1])
+    assert untouched["status"] == "cheating:input_mutation"
+
+
+def test_rare_draws_are_found():
+    t = task("def forward(self, x):\n    return x * 2 if torch.rand(()) < 0.5 else x")
+    trial = t.trial(0, 1)
+    assert t.compare(0, trial.inputs[0] * 3)["status"] == "inconclusive:random"
+
+
+def test_random_shapes_and_random_writes_to_inputs():
+    t = task("def forward(self, x):\n    return x[torch.rand(4) < 0.5]")
+    assert t.compare(0, t.trial(0, 1).expected.eager[:0])["status"] == "inconclusive:random"
+    t = task("def forward(self, x):\n    return F.dropout(x, 0.5, inplace=True) * 2")
+    trial = t.trial(0, 1)
+    result = t.compare(0, trial.inputs[0] * 0, [trial.inputs[0] * 0])
+    assert result["status"] == "inconclusive:random", result
+    assert t.compare(0, trial.expected.eager, [trial.inputs[0] * 3])["status"] == "inconclusive:random"
+    assert t.compare(0, trial.inputs[0] * 0, [trial.inputs[0]])["status"] == "cheating:input_mutation"
 
 
 # ---- distributions ----

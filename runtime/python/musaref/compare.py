@@ -121,7 +121,7 @@ def allclose(eager, got):
 
 
 def _result(status, message="", **more):
-    return {"pass": status == "ok", "status": status, "message": message, "worst": None, "mismatched": 0, "total": 0,
+    return {"pass": status == "ok", "status": status, "message": message, "worst": None, "wrong": [], "mismatched": 0, "total": 0,
             "nonfinite_mismatch": 0, "allclose": False, "atol": 1e-4, "rtol": 1e-4, **more}
 
 
@@ -143,12 +143,14 @@ def compare(expected, outputs):
             return _result("correctness_error:dtype",
                            f"{name} has dtype {dtype_name(g.dtype)}, the reference {dtype_name(e.dtype)}")
     mismatched = total = nonfinite = 0
+    wrong = []
     worst, worst_at, n_tensor = None, None, 0
     for (path, (e, g)), (_, _, leaf) in zip(pairs, expected.leaves, strict=False):
         if not isinstance(e, torch.Tensor):
             total += 1
             if not _same_scalar(e, g) and not _same_scalar(leaf, g):
                 mismatched += 1
+                wrong.append(path)
                 worst, worst_at = (math.inf, 0, _as_float(e), _as_float(g), math.inf, 0.0), (n_tensor, path, [])
             n_tensor += 1
             continue
@@ -162,6 +164,8 @@ def compare(expected, outputs):
                 shape = e.shape
             mismatched += bad
             nonfinite += special
+            if bad:
+                wrong.append(path)
             if worst is None or found[0] > worst[0]:
                 flat = found[1] // 2 if e.is_complex() else found[1]
                 worst, worst_at = found, (n_tensor, path, _index(flat, shape))
@@ -180,7 +184,7 @@ def compare(expected, outputs):
                    f"output{worst_at[1]}{at}: got {worst[3]:.9g}, expected {worst[2]:.9g}")
         if nonfinite:
             message += f"; {nonfinite} NaN or infinity out of place"
-    return _result("correctness_error:values" if mismatched else "ok", message, worst=report, mismatched=mismatched,
+    return _result("correctness_error:values" if mismatched else "ok", message, worst=report, wrong=wrong, mismatched=mismatched,
                    total=total, nonfinite_mismatch=nonfinite, allclose=close, atol=atol, rtol=rtol)
 
 

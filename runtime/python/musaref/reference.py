@@ -6,6 +6,7 @@ module, whatever the run before it did to them.
 
 import contextlib
 import random
+import sys
 
 import torch
 from torch.overrides import TorchFunctionMode
@@ -26,6 +27,14 @@ def seed_all(seed):
         numpy.random.seed(seed % (1 << 32))
     except ImportError:
         pass
+
+
+def generators():
+    """The state of each of these generators; unequal before and after a call that drew from one."""
+    numpy = sys.modules.get("numpy")
+    drawn = numpy.random.get_state(legacy=False)["state"] if numpy is not None else {}
+    return (torch.get_rng_state().numpy(force=True).tobytes(), random.getstate(),
+            [value.tobytes() if hasattr(value, "tobytes") else value for value in drawn.values()])
 
 
 def call_get_inputs(task):
@@ -100,18 +109,23 @@ class Snapshot:
     """The state of a module as it was built: parameters, buffers, plain attributes (tensors in containers included).
 
     `restore` puts it back into the very same module objects, so that functions which closed over a submodule see it too;
-    with `double`, floating values come back as float64.
+    with `double`, floating values come back as float64. A plain attribute that is a parameter (the flat weights of recurrent
+    layers) stays that parameter.
     """
 
     def __init__(self, module):
+        self.parameters = {id(p) for p in module.parameters()}
+
         def keep(t):
-            return t.detach().clone()
-        self.parts = [(part, {n: None if p is None else (p, keep(p)) for n, p in part._parameters.items()},
+            return t if id(t) in self.parameters else t.detach().clone()
+        self.parts = [(part, {n: None if p is None else (p, p.detach().clone()) for n, p in part._parameters.items()},
                        {n: None if b is None else keep(b) for n, b in part._buffers.items()},
                        _copied(_plain_attributes(part), keep)) for part in module.modules()]
 
     def restore(self, double):
         def convert(t):
+            if id(t) in self.parameters:
+                return t
             return t.double() if double and t.dtype in LOW else t.clone()
         with torch.no_grad():
             for part, parameters, buffers, attributes in self.parts:
@@ -181,17 +195,26 @@ class Reference:
         if not isinstance(self.module, torch.nn.Module):
             raise TypeError("Model is not a torch.nn.Module")
         self.snapshot = Snapshot(self.module)
+        self.drew = False
         self.built_state = [(n, "parameter", p.detach().clone()) for n, p in self.module.named_parameters()] + \
                            [(n, "buffer", b.detach().clone()) for n, b in self.module.named_buffers()]
 
-    def run(self, inputs, seed, mode=None):
-        """(outputs, inputs afterwards) in the task's own dtype; `mode` is a context for the forward call."""
+    def run(self, inputs, seed, mode=None, change=None):
+        """(outputs, inputs afterwards) in the task's own dtype; `mode` is a context for the forward call.
+
+        `change(name, tensor)` may write to parameters and buffers first. Sets `drew`: whether the call drew random numbers.
+        """
         self.snapshot.restore(double=False)
         inputs = clone_tree(inputs)
         with torch.no_grad(), quiet(), OnHost():
+            for name, tensor in (*self.module.named_parameters(), *self.module.named_buffers()) if change else ():
+                change(name, tensor)
             seed_all(seed)
+            before = generators()
             with mode or contextlib.nullcontext():
-                return self.module(*inputs), inputs
+                outputs = self.module(*inputs)
+            self.drew = generators() != before
+            return outputs, inputs
 
     def gold(self, inputs, seed, shake=None, mode=None):
         """(outputs, inputs afterwards) in float64.

@@ -120,11 +120,11 @@ class Server:
             entry.pop("t")
         training = bool(getattr(task.reference.module, "training", False))
         scaling = task.scaling
-        return {"scaling": scaling.changes, "scaled": bool(scaling.changes), "work": scaling.work,
+        return {"scaling": scaling.changes, "scaled": any(c["from"] != c["to"] for c in scaling.changes), "work": scaling.work,
                 "work_full": scaling.work_full, "over_budget": scaling.over_budget,
                 "init_args": encode(list(task.init_args)), "init_kwargs": encode(dict(task.init_kwargs)),
                 "input_tree": encode(task.input_example), "output_tree": encode(task.output_example), "state": state,
-                "computes": task.computes, "random": task.trace.random, "training": training,
+                "computes": task.computes, "random": task.random, "training": training,
                 "reference_mutates": task.mutates, "ops": sorted(task.trace.ops), "seed": task.options.seed}
 
     def _task(self, request):
@@ -161,6 +161,14 @@ class Server:
         return task.compare(self._integer(request, "index"), decode(request.get("outputs"), self.run_dir),
                             None if after is None else decode(after, self.run_dir))
 
+    def needs(self, request):
+        from .errors import TaskError
+        task, _ = self._task(request)
+        names = request.get("names")
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise TaskError("infra:bad_request", "needs takes 'names', a list of strings")
+        return {"needs": task.needs(names)}
+
     def audit(self, request):
         from .audit import audit
         started = time.monotonic()
@@ -195,7 +203,7 @@ class Server:
         try:
             request = json.loads(line)
             name = request.get("op") if isinstance(request, dict) else None
-            if name not in ("hello", "open", "trial", "compare", "audit", "close"):
+            if name not in ("hello", "open", "trial", "compare", "needs", "audit", "close"):
                 raise TaskError("infra:bad_request", f"unknown operation {name!r}")
             torch.set_default_dtype(torch.float32)
             torch.set_num_threads(self.threads)

@@ -27,6 +27,9 @@ from .tree import leaves, nbytes, writable
 STATE_SEED = 42          # parameters are made under this seed, on both sides
 TRIAL_CACHE_BYTES = 256 << 20
 OWN_SEED = 42
+OTHER_SEEDS = 16         # tried before a result counts as independent of the seed of its call
+OTHER_SECONDS = 3.0
+SHAPE = "shape"          # among what varies with the seed: the shapes of outputs
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,9 @@ class Trial:
         self.expected = None            # compare.Expected of the outputs
         self.expected_after = None      # compare.Expected of mutated inputs, by position
         self.usual_rms = ()
+        self.drew = False               # whether forward drew random numbers
+        self.varies = set()             # what other seeds of forward were seen to change (Task._varies)
+        self.seeds_tried, self.seconds = 0, 0.0
 
     def bytes(self):
         return 6 * nbytes(self.inputs or []) + 6 * (nbytes(self.expected.eager) if self.expected else 0)
@@ -153,6 +159,7 @@ class Task:
         bad = next((t for _, t in leaves([inputs, outputs]) if isinstance(t, torch.Tensor) and not writable(t)), None)
         if bad is not None:
             raise TaskError("invalid_task:unsupported", f"a tensor of layout {bad.layout} and dtype {bad.dtype} is not supported")
+        self.random = self.reference.drew
         self.mutates = [i for i, (a, b) in enumerate(zip(inputs, after, strict=False)) if isinstance(a, torch.Tensor) and not bitwise_equal(a, b)]
         self.computes = self.trace.computes
 
@@ -160,10 +167,35 @@ class Task:
         with default_dtype(self.default_dtype):
             return Reference(self.task, self.init_args, self.init_kwargs, self.options.seed)
 
-    def _run(self, inputs, seed):
+    def _run(self, inputs, seed, change=None):
         strict_precision()
         with default_dtype(self.default_dtype):
-            return self.reference.run(inputs, seed)
+            return self.reference.run(inputs, seed, change=change)
+
+    def needs(self, names):
+        """Whether the result depends on any of these parameters and buffers: other values in them change a bit of it.
+
+        True as well for a name that the reference has not, and where the reference refuses the other values.
+        """
+        names = set(names)
+
+        def change(name, tensor):
+            if name in names:
+                tensor.copy_(~tensor if tensor.dtype == torch.bool else tensor * 1.25 + 0.5 if tensor.is_floating_point() else tensor + 1)
+
+        if not names <= {name for name, _, _ in self.reference.state()}:
+            return True
+        try:
+            own = self._run(self.input_example, OWN_SEED)
+            other = self._stage("forward", self._run, self.input_example, OWN_SEED, change)
+        except TaskError as error:
+            if error.status != "invalid_task:exception":
+                raise
+            return True
+        pairs = list(zip(leaves(own), leaves(other), strict=False))
+        return len(list(leaves(own))) != len(list(leaves(other))) or \
+            any(not bitwise_equal(a, b) if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) else a != b
+                for (_, a), (_, b) in pairs)
 
     def make_inputs(self, distribution, seed):
         """(inputs, number of random float tensors that the task drew)."""
@@ -197,6 +229,7 @@ class Task:
                 trial.skipped = "the task draws no random float inputs"
                 return trial
             outputs, after = self._stage("forward", self._run, trial.inputs, seed)
+            trial.drew = self.reference.drew
             started = time.monotonic()
             gold, gold_after = self._stage("forward in float64", self.reference.gold, trial.inputs, seed)
             spent = time.monotonic() - started
@@ -280,27 +313,61 @@ class Task:
         if trial.expected is None:
             raise TaskError("infra:bad_request", f"trial {index} was skipped: {trial.skipped}")
         result = compare(trial.expected, outputs)
+        if self._by_chance(trial, result):
+            result.update({"status": "inconclusive:random", "message":
+                           "the reference draws random numbers in forward, and its own result changes with their seed; "
+                           f"the candidate's differs from the one under this seed: {result['message']}"})
         if inputs_after is not None:
-            changed = self._mutation(trial, inputs_after)
-            if changed:
-                result.update({"pass": False, "status": "cheating:input_mutation", "message": changed})
+            status, changed = self._mutation(trial, inputs_after)
+            if changed and (result["pass"] or not status.startswith("inconclusive")):
+                result.update({"pass": False, "status": status, "message": changed})
         return result
 
+    def _by_chance(self, trial, result):
+        """Whether all that is wrong in the result is what other seeds change in the reference's own."""
+        if result["status"] == "correctness_error:shape":
+            return self._varies(trial, {SHAPE})
+        return result["status"] == "correctness_error:values" and self._varies(trial, set(result["wrong"]))
+
+    def _varies(self, trial, what):
+        """Whether other seeds of the forward call change all of this: paths of outputs, positions of mutated inputs, SHAPE."""
+        while trial.drew and not trial.varies >= what and trial.seeds_tried < OTHER_SEEDS and trial.seconds < OTHER_SECONDS:
+            trial.seeds_tried += 1
+            started = time.monotonic()
+            try:
+                outputs, after = self._stage("forward", self._run, trial.inputs, trial.seed + trial.seeds_tried)
+            except TaskError as error:
+                if error.status != "invalid_task:exception":
+                    raise
+                continue
+            result = compare(trial.expected, outputs)
+            trial.varies.update(result["wrong"])
+            if result["status"] == "correctness_error:shape":
+                trial.varies.add(SHAPE)
+            trial.varies.update(i for i in self.mutates if not compare(trial.expected_after[i], after[i])["pass"])
+            trial.seconds += time.monotonic() - started
+        return trial.varies >= what
+
     def _mutation(self, trial, inputs_after):
+        """(status, sentence) when the inputs are not as the reference leaves them, else two empty strings."""
+        cheating = "cheating:input_mutation"
         if not isinstance(inputs_after, (list, tuple)) or len(inputs_after) != len(trial.inputs):
             raise TaskError("infra:bad_request", "inputs_after does not match the inputs")
         for i, (kept, left) in enumerate(zip(trial.inputs, inputs_after, strict=False)):
             if i in trial.expected_after:
                 if isinstance(left, torch.Tensor) and not bitwise_equal(left, kept) and \
                         not compare(trial.expected_after[i], left)["pass"]:
-                    return f"input {i} was written to, and not as the reference writes to it"
+                    by_chance = self._varies(trial, {i})
+                    return ("inconclusive:random" if by_chance else cheating,
+                            f"input {i} was written to, and not as the reference writes to it" +
+                            (", which is by chance" if by_chance else ""))
                 if isinstance(left, torch.Tensor) and bitwise_equal(left, kept):
-                    return f"input {i} was left alone; the reference changes it in place"
+                    return cheating, f"input {i} was left alone; the reference changes it in place"
                 continue
             for (path, a), (_, b) in zip(leaves(kept), leaves(left), strict=False):
                 if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and not bitwise_equal(a, b):
-                    return f"input {i}{path} was written to; the reference leaves it alone"
-        return ""
+                    return cheating, f"input {i}{path} was written to; the reference leaves it alone"
+        return "", ""
 
     def bytes(self):
         return 3 * nbytes([t for _, _, t in self.reference.state()]) + sum(t.bytes() for t in self.trials.values())

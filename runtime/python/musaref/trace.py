@@ -86,7 +86,6 @@ class Trace(TorchDispatchMode):
         self.flops = 0
         self.bytes = 0
         self.computes = False
-        self.random = False
         self.normalised = []   # values behind each batch statistic, call by call
         self.terms = 0       # numbers added up on the way to one result, summed over the operators
 
@@ -98,8 +97,6 @@ class Trace(TorchDispatchMode):
         key = f"aten::{name}" if func.namespace == "aten" else f"{func.namespace}::{name}"
         self.ops[key] = self.ops.get(key, 0) + 1
         outs = out if isinstance(out, (list, tuple)) else (out,)
-        if name in _RANDOM:
-            self.random = True
         if name in _COPIES:
             if name in ("_to_copy", "copy_", "copy"):
                 source = args[1] if name != "_to_copy" and len(args) > 1 else args[0]

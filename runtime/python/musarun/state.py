@@ -48,7 +48,7 @@ def _same_values(reference, candidate):
     a, b = reference.detach().flatten(), candidate.detach().cpu().flatten().to(reference.dtype)
     if torch.equal(a, b):
         return True
-    if a.numel() > MAX_SORT or a.dtype.is_complex:
+    if a.numel() > MAX_SORT or a.dtype.is_complex or torch.aminmax(a) != torch.aminmax(b):
         return False
     return torch.equal(torch.sort(a).values, torch.sort(b).values)
 
@@ -56,11 +56,11 @@ def _same_values(reference, candidate):
 def load_reference(module, entries):
     """Copies every tensor whose name and shape match. Returns the fields of the `parameters` event.
 
-    value_matched: each reference tensor that found no partner by name and shape has one by value among the candidate's
-    other tensors, so that the module holds the same weights under other names.
+    unmatched: names of the reference's tensors that found no partner by name and shape, nor by value among the candidate's
+    other tensors. Where there are none, the module holds the same weights, if under other names.
     """
     own = named_state(module)
-    matched, missing, mismatched, unpaired = [], [], [], []
+    matched, missing, mismatched, unpaired, unmatched = [], [], [], [], []
     with torch.no_grad():
         for entry in entries:
             name = entry["name"]
@@ -75,7 +75,6 @@ def load_reference(module, entries):
                 mismatched.append({"name": name, "expected": list(entry["shape"]), "got": list(tensor.shape)})
             unpaired.append(entry)
         extra = [name for name in own if name not in {entry["name"] for entry in entries}]
-        value_matched = True
         if unpaired:
             pool = [tensor for name, (_, tensor) in own.items() if name not in matched]
             pool += [tensor for _, _, tensor in plain_tensors(module)]
@@ -83,11 +82,10 @@ def load_reference(module, entries):
                 reference = read_tensor(entry)
                 partner = next((i for i, tensor in enumerate(pool) if _same_values(reference, tensor)), None)
                 if partner is None:
-                    value_matched = False
-                    break
-                del pool[partner]
-    return {"matched": matched, "missing": missing, "extra": extra, "shape_mismatch": mismatched,
-            "value_matched": value_matched}
+                    unmatched.append(entry["name"])
+                else:
+                    del pool[partner]
+    return {"matched": matched, "missing": missing, "extra": extra, "shape_mismatch": mismatched, "unmatched": unmatched}
 
 
 def adopt_reference(module, entries):
@@ -95,7 +93,7 @@ def adopt_reference(module, entries):
     for entry in entries:
         module.adopt(entry["name"], read_tensor(entry), entry.get("kind", "parameter"))
     return {"matched": [entry["name"] for entry in entries], "missing": [], "extra": [], "shape_mismatch": [],
-            "value_matched": True}
+            "unmatched": []}
 
 
 class Snapshot:
