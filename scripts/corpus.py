@@ -64,6 +64,7 @@ def row(case):
         "level": int(case["task"].split("/")[-1][0]),
         "reference": case["task_path"].read_text(encoding="utf-8"),
         "candidate": case["candidate_path"].read_bytes().decode("utf-8", errors="replace"),
+        "policy": case["policy"],
         "expect": case["expect"],
         "why": case["why"],
     }
