@@ -27,7 +27,7 @@ namespace musacoder::judge {
 namespace {
 
 // Part of the key of stored audits: raise it when the audit or the tolerances change.
-constexpr const char* kAuditVersion = "3";
+constexpr const char* kAuditVersion = "4";
 
 using nlohmann::json;
 using Clock = std::chrono::steady_clock;

@@ -366,6 +366,22 @@ def test_honest_softmax_passes():
     assert "correctness_error:values" in judge(t, lambda x: torch.zeros_like(x))
 
 
+def test_few_sensitive_elements_do_not_refuse_an_honest_product():
+    """tanh behind a product of large values: exact nearly everywhere, and a cancellation's error in a few elements."""
+    t = task("def forward(self, x):\n    return torch.tanh(x @ x.t() / x.shape[1] ** 0.5)", "[torch.randn(64, 250)]")
+    large = ORDER.index("large")
+    for seed in range(1000, 1012):
+        trial = t.trial(large, seed)
+        x = trial.inputs[0]
+        honest = torch.zeros(64, 64)
+        for k in range(250):
+            honest = honest + x[:, k:k + 1] * x[:, k:k + 1].t()
+        verdict = t.compare(large, torch.tanh(honest / 250**0.5))
+        assert verdict["pass"], verdict["message"]
+        short = x[:, :-5] @ x[:, :-5].t()       # the last terms missing
+        assert not t.compare(large, torch.tanh(short / 250**0.5))["pass"]
+
+
 def test_missing_eps_shows():
     t = task("def __init__(self):\n    super().__init__()\n    self.n = nn.LayerNorm(64)\n"
              "def forward(self, x):\n    return self.n(x)", "[torch.rand(16, 64)]")

@@ -11,6 +11,8 @@ itself computes eagerly in the task's dtype:
   amplifies rounding that no implementation can avoid (a variance of nearly equal numbers, a cancellation, a deep network).
   A few outliers (one element in `OUTLIERS`) are capped, so that a comparison or a rounding that flips by luck does not
   loosen the budget of all others.
+  Where an outlier is, its own error counts in full for that one element: budget ≥ HONEST · error there. A saturating
+  function behind a cancellation has such elements (tanh(x xᵀ): large arguments nearly everywhere, sensitive ones few).
 * `n` is the error of the reference with its sums taken one float32 addition after the other (`naive`): running sums of
   nearly equal terms are rounded to the same side again and again, by an amount that only the values themselves tell.
 * `terms` counts the numbers that are added up on the way to one result (K of a product, the length of a sum).
@@ -83,8 +85,13 @@ class Leaf:
         self.rms = float(finite.square().mean().sqrt()) if finite.numel() else 0.0
         self.scale = self.gold.abs().nan_to_num(0, 0, 0) + max(self.rms, SMALLEST_SCALE)
 
+        # Each element's own honest error, absolute.
+        self.local = torch.zeros_like(self.gold)
+
         def error(other):
-            return largest((real(other).double() - self.gold).abs() / self.scale)
+            errors = (real(other).double() - self.gold).abs()
+            self.local = torch.maximum(self.local, errors.nan_to_num(0, 0, 0))
+            return largest(errors / self.scale)
 
         self.relative = max(error(other) for other in (eager, *shaken))
         naive_error = error(naive) if naive is not None else 0.0
@@ -97,7 +104,8 @@ class Leaf:
         return self.relative * max(self.rms, SMALLEST_SCALE)
 
     def budget(self):
-        return (self.allowed + self.floor) * self.scale if self.rms > 0 else self.allowed * self.scale
+        usual = (self.allowed + self.floor) * self.scale if self.rms > 0 else self.allowed * self.scale
+        return torch.maximum(usual, HONEST[self.dtype] * self.local)
 
     def ill_conditioned(self, usual_rms):
         """Whether the honest error is a sizeable part of the result (`usual_rms`: of the task's own inputs)."""
