@@ -74,7 +74,7 @@ struct mc_module {
 namespace {
 
 std::mutex g_mutex;
-std::vector<std::unique_ptr<mc_module>> g_modules;
+auto& g_modules = *new std::vector<std::unique_ptr<mc_module>>;   // never destroyed: the dispatcher may be gone by then
 thread_local mc_module* t_loading = nullptr;
 
 // --- JSON of what a module defines ----------------------------------------------------------------------------------

@@ -49,12 +49,18 @@ print("finished", flush=True)
 os._exit(0)
 """
 
+# Ends as any program does: threads' objects are destroyed, then Python's, then those of shared objects.
+NORMAL_END = """
+print("finished", flush=True)
+"""
 
-def run(body, **environment):
-    script = START + textwrap.dedent(body) + END
+
+def run(body, end=END, **environment):
+    script = START + textwrap.dedent(body) + end
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=240,
                           env={**os.environ, "RUNTIME": str(RUNTIME), **environment})
     assert done.stdout.endswith("finished\n"), done.stdout[-2000:] + done.stderr[-4000:]
+    assert done.returncode == 0, f"{done.returncode}: {done.stderr[-4000:]}"
 
 
 def test_tensors_look_like_cuda():
@@ -204,7 +210,28 @@ std::vector<torch::Tensor> lists(std::vector<torch::Tensor> x, std::vector<int64
 torch::Tensor product(torch::Tensor x) { return torch::matmul(x, x); }
 void out_of_range() { throw std::out_of_range("far"); }
 int narrow(int x) { return x + 1; }
+// Destroyed after main and its thread's objects.
+struct Kept {
+  ~Kept() {
+    cudaDeviceProp properties;
+    cudaGetDeviceProperties(&properties, 0);
+    cudaMalloc(&memory, 64);
+    cudaFree(memory);
+    if (keep) scale<float><<<1, 32>>>(nullptr, nullptr, 1.0f, 0);
+    cudaGetLastError();
+    try {
+      if (keep) tensor = tensor.mul(2.0);
+    } catch (const std::exception&) {
+    }
+  }
+  bool keep = false;
+  void* memory = nullptr;
+  torch::Tensor tensor;
+};
+Kept kept;
+void keep(torch::Tensor x) { kept.tensor = x; kept.keep = true; }
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  m.def("keep", &keep);
   m.def("run", &run, "scales", py::arg("x"), py::arg("factor") = 2.0, py::arg("out") = py::none());
   m.def("shape", &shape);
   m.def("lists", &lists);
@@ -296,3 +323,37 @@ def test_faults_stay(extension):
         except RuntimeError as error:
             assert device.is_device_fault(error), error
     """, EXTENSION=extension)
+
+
+NORMAL = """
+        e = device.load_extension(os.environ["EXTENSION"])
+        x = torch.randn(100).cuda()
+        assert torch.equal(e.run(x).cpu(), x.cpu() * 2)   # its kernels are known to the server
+        e.keep(x)
+        import threading
+        worker = threading.Thread(target=lambda: e.run(x))
+        worker.start(); worker.join()
+"""
+HEAP_CHECKS = {"MALLOC_CHECK_": "3", "MALLOC_PERTURB_": "85", "LD_PRELOAD": "libc_malloc_debug.so.0"}
+
+
+def test_a_normal_end(extension):
+    run(NORMAL, end=NORMAL_END, EXTENSION=extension, **HEAP_CHECKS)
+
+
+def test_a_normal_end_without_the_server(extension):
+    run(NORMAL + """
+        server.kill(); server.wait()
+        client.shutdown(socket.SHUT_RDWR)
+    """, end=NORMAL_END, EXTENSION=extension, **HEAP_CHECKS)
+
+
+def test_a_normal_end_after_a_fault(extension):
+    run(NORMAL + """
+        try:
+            e.run(x, 2.0, torch.empty(1, device="cuda"))
+            device.synchronize()
+            raise SystemExit("no fault")
+        except RuntimeError as error:
+            assert device.is_device_fault(error), error
+    """, end=NORMAL_END, EXTENSION=extension, **HEAP_CHECKS)
