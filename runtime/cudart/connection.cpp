@@ -173,13 +173,15 @@ cudaError_t explain(cudaError_t error, std::string text) {
   return record(error);
 }
 
-void report(std::string_view kind, std::string_view text) {
+bool report(std::string_view kind, std::string_view text) {
   Writer fields;
   fields.text(kind.substr(0, vgpu::protocol::kMaxTextBytes));
   fields.text(text.substr(0, vgpu::protocol::kMaxTextBytes));
   const std::string kept = text_slot();
-  call(Op::kReport, fields);
+  std::string head;
+  const bool judged = call(Op::kReport, fields, {.head = &head}) == cudaSuccess && Reader(head).u8() != 0;
   text_slot() = kept;
+  return judged;
 }
 
 cudaError_t unsupported(const char* function) {

@@ -60,7 +60,7 @@ def install(policy="strict"):
         return
     ctypes.CDLL(library_path(), mode=os.RTLD_NOW | os.RTLD_LOCAL)
     _ops = types.SimpleNamespace(**{name: getattr(torch.ops.musacoder, name).default for name in (
-        "connect", "connected", "set_policy", "enforce", "take_refused", "record_cpu_ops", "take_cpu_ops", "allowed",
+        "connect", "connected", "set_policy", "seal", "unsupported", "enforce", "take_refused", "record_cpu_ops", "take_cpu_ops", "allowed",
         "load_extension", "call", "from_device", "device_address", "synchronize", "last_error", "properties")})
     _VGPU = torch.device("vgpu", 0)
     _patch_tensor()
@@ -76,6 +76,11 @@ def install(policy="strict"):
 def set_policy(policy):
     """"strict": an operator that is not allowed raises; "report": it runs on the CPU and is booked."""
     _ops.set_policy(policy)
+
+
+def seal():
+    """From now on the policy stays as it is and can be put in force, but never out of it, whoever asks. For candidates' processes."""
+    _ops.seal()
 
 
 def set_gpu(name):

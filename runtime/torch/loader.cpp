@@ -457,6 +457,8 @@ TORCH_LIBRARY(musacoder, m) {
   m.def("connected() -> bool", []() { return mcv_connected() != 0; });
   m.def("set_policy(str policy) -> ()", &set_policy_by_name);
   m.def("enforce(bool on) -> ()", [](bool on) { enforce(on); });
+  m.def("seal() -> ()", &seal);
+  m.def("unsupported(str feature) -> ()", [](const std::string& feature) { mcv_report("unsupported", feature.c_str()); });
   m.def("take_refused() -> str[]", &take_refused);
   m.def("record_cpu_ops(bool on) -> ()", [](bool on) { record_cpu_ops(on); });
   m.def("take_cpu_ops() -> str[]", &take_cpu_ops);

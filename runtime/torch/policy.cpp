@@ -14,7 +14,7 @@ namespace musacoder::device {
 namespace {
 
 std::atomic<Policy> g_policy{Policy::kStrict};
-std::atomic<bool> g_enforcing{false};
+std::atomic<bool> g_enforcing{false}, g_sealed{false};
 
 struct Names {
   std::mutex mutex;
@@ -57,9 +57,15 @@ std::unique_ptr<at::ObserverContext> on_operator(const at::RecordFunction& funct
 
 }  // namespace
 
-void set_policy(Policy policy) { g_policy = policy; }
+void set_policy(Policy policy) {
+  TORCH_CHECK(!g_sealed || policy == g_policy, "musacoder: the policy cannot be changed by a candidate");
+  g_policy = policy;
+}
 Policy policy() { return g_policy; }
-void enforce(bool on) { g_enforcing = on; }
+void seal() { g_sealed = true; }
+void enforce(bool on) {
+  if (on || !g_sealed) g_enforcing = on;
+}
 bool enforcing() { return g_enforcing; }
 
 const std::vector<AllowedOperator>& allowed_operators() {
@@ -245,10 +251,11 @@ bool is_allowed(std::string_view name) {
 }
 
 void judge(const std::string& name) {
-  if (!enforcing() || Internal::active()) return;
-  remember(names().refused, name);
+  if (Internal::active() || (!enforcing() && !g_sealed)) return;
   const bool strict = policy() == Policy::kStrict;
-  mcv_report(strict ? "refused" : "booked", name.c_str());
+  const bool judged = mcv_report(strict ? "refused" : "booked", name.c_str()) != 0;
+  if (!judged && !enforcing()) return;
+  remember(names().refused, name);
   TORCH_CHECK(!strict, "musacoder: ", name, " is not available to a candidate (policy strict)");
 }
 
