@@ -441,6 +441,12 @@ def _nothing(*_args, **_kwargs):
     return None
 
 
+def _lacks(feature, name):
+    """Ends in the verdict unsupported:cuda:<feature>, which is not held against the candidate."""
+    _ops.unsupported("cuda:" + feature)
+    raise RuntimeError(f"{name} is not available on the virtual GPU; build the kernel with torch.utils.cpp_extension")
+
+
 def _patch_cuda():
     C = torch.cuda
     stream = Stream()
@@ -480,6 +486,11 @@ def _patch_cuda():
         module = sys.modules.get("torch.cuda.random")
         if module is not None and hasattr(module, name):
             setattr(module, name, value)
+    # What compiles and loads kernels at run time, torch.cuda._compile_kernel among it, gets its libraries from here.
+    import torch.cuda._utils as utils
+    utils._get_gpu_rtc_library = utils._get_nvrtc_library = lambda: _lacks("nvrtc", "NVRTC")
+    utils._get_gpu_runtime_library = utils._get_cuda_library = lambda: _lacks("driver_module", "The CUDA driver's module loader")
+    torch._C._cuda_jiterator_compile_and_launch_kernel = lambda *_: _lacks("jiterator", "torch.cuda.jiterator")
     torch.version.cuda = torch.version.cuda or "13.0"
     torch.backends.cuda.is_built = lambda: True
     torch.backends.cudnn.is_available = lambda: True

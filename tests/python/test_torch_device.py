@@ -5,6 +5,7 @@ Every test runs in a process of its own, because install() patches torch for goo
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -182,6 +183,77 @@ def test_compute_is_refused_inside_forward_only():
         with torch.no_grad(), device.CpuOpRecorder():
             product = c @ c
         assert device.take_refused() == ["aten::mm"] and torch.allclose(product.cpu(), x @ x, atol=1e-5)
+    """)
+
+
+def test_a_sealed_policy_can_only_be_put_in_force():
+    run("""
+        def fails(text, call):
+            try:
+                call()
+            except RuntimeError as error:
+                assert text in str(error), error
+            else:
+                raise SystemExit(f"nothing says {text}")
+        c = torch.randn(4, 4).cuda()
+        device.seal()
+        fails("policy cannot be changed", lambda: device.set_policy("report"))
+        fails("policy cannot be changed", lambda: torch.ops.musacoder.set_policy("report"))
+        device.set_policy("strict")
+        c @ c                                            # built up: any operator runs
+        with device.CpuOpRecorder():
+            torch.ops.musacoder.enforce(False)
+            fails("not available to a candidate", lambda: c @ c)
+        fails("not available to a candidate", lambda: c @ c)
+        assert device.take_refused() == ["aten::mm"]
+    """)
+
+
+def test_the_server_knows_whether_a_call_is_judged():
+    run("""
+        import struct
+        def control_request(op, fields=b""):
+            control.sendall(struct.pack("<IHHIIQ", MAGIC, 1, op, 0, len(fields), 0) + fields)
+            reply = struct.unpack("<IHHIIQ", control.recv(24, socket.MSG_WAITALL))
+            control.recv(reply[4] + reply[5], socket.MSG_WAITALL)
+            assert reply[3] == 0
+        MAGIC = %s
+        c = torch.randn(4, 4).cuda()
+        device.seal()
+        device._ops.enforce = lambda on: None            # nobody says that forward begins
+        c @ c
+        assert device.take_refused() == []
+        control_request(105, struct.pack("<iBB", 0, 0, 0))
+        with device.CpuOpRecorder():
+            try:
+                c @ c
+                raise SystemExit("not judged")
+            except RuntimeError as error:
+                assert "not available to a candidate" in str(error), error
+        assert device.take_refused() == ["aten::mm"]
+        control_request(106)
+        c @ c
+    """ % magic())
+
+
+def magic():
+    text = (ROOT / "src/vgpu/server/protocol.h").read_text()
+    return re.search(r"kMagic = (0x[0-9a-fA-F]+)", text).group(1)
+
+
+def test_compiling_at_run_time_ends_in_a_clear_error():
+    run("""
+        calls = {"NVRTC is not available": lambda: torch.cuda._compile_kernel('extern "C" __global__ void f() {}', "f"),
+                 "module loader is not available": lambda: torch.cuda._utils._cuda_load_module(b"", ["f"]),
+                 "jiterator is not available":
+                     lambda: torch.cuda.jiterator._create_jit_fn("template <class T> T f(T x) { return x; }")(torch.ones(2).cuda())}
+        for text, call in calls.items():
+            try:
+                call()
+            except RuntimeError as error:
+                assert text in str(error), error
+            else:
+                raise SystemExit(f"nothing says {text}")
     """)
 
 
