@@ -475,12 +475,10 @@ bool Run::failed(const RunnerReply& reply, const std::string& step) {
     verdict_.exception_message = exception.message;
     verdict_.traceback = exception.traceback;
     verdict_.exception_line = exception.line;
-    // The device's word counts also when the process hides its own.
-    const auto& refused = reply.refused.empty() ? verdict_.ledger.refused_ops : reply.refused;
-    if (!refused.empty() && config_.policy == "strict") {
+    if (!reply.refused.empty() && config_.policy == "strict") {
       set_level(verdict_, 3, false, "stopped at a refused operator");
       return finish("cheating:disallowed_aten",
-                    fmt::format("{} calls torch operators instead of own kernels: {}", step, count_names(refused)));
+                    fmt::format("{} calls torch operators instead of own kernels: {}", step, count_names(reply.refused)));
     }
     const std::string where = exception.line > 0 ? fmt::format(" (line {})", exception.line) : "";
     const std::string cause =
@@ -653,6 +651,8 @@ bool Run::trial(int index, bool reverse, Trial& result, int salt) {
     if (!report) return infra("device", report.error());
     facts.report = std::move(*report);
     add_to_ledger(verdict_.ledger, facts.report);
+    // The device's word, when the process hides its own.
+    if (reply.refused.empty()) reply.refused = facts.report.refused_ops;
     if (reply.kind != ReplyKind::kDone) return failed(reply, "forward");
     note_reply(reply);
     if (facts.report.fault) {
