@@ -7,6 +7,8 @@
 #include <mutex>
 #include <optional>
 
+#include "per_thread.h"
+
 namespace musacoder::cudart {
 namespace {
 
@@ -17,8 +19,16 @@ pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 int socket_fd = -1;
 bool env_tried = false;
 std::uint64_t epoch = 1;
-std::optional<Properties> properties_cache;
-std::uint64_t properties_epoch = 0;
+
+struct CachedProperties {
+  std::optional<Properties> value;
+  std::uint64_t epoch = 0;
+};
+// Never destroyed: asked for until the process ends.
+CachedProperties& cached() {
+  static auto& c = *new CachedProperties;
+  return c;
+}
 
 struct Lock {
   Lock() { pthread_mutex_lock(&mutex); }
@@ -28,10 +38,10 @@ struct Lock {
 thread_local cudaError_t last_error = cudaSuccess;
 thread_local bool last_error_was_read = false;
 
-std::string& text_slot() {
-  thread_local std::string text;
-  return text;
-}
+struct LastText {
+  std::string text;
+};
+std::string& text_slot() { return per_thread<LastText>().text; }
 
 void before_fork() { pthread_mutex_lock(&mutex); }
 void after_fork_parent() { pthread_mutex_unlock(&mutex); }
@@ -163,13 +173,15 @@ cudaError_t explain(cudaError_t error, std::string text) {
   return record(error);
 }
 
-void report(std::string_view kind, std::string_view text) {
+bool report(std::string_view kind, std::string_view text) {
   Writer fields;
   fields.text(kind.substr(0, vgpu::protocol::kMaxTextBytes));
   fields.text(text.substr(0, vgpu::protocol::kMaxTextBytes));
   const std::string kept = text_slot();
-  call(Op::kReport, fields);
+  std::string head;
+  const bool judged = call(Op::kReport, fields, {.head = &head}) == cudaSuccess && Reader(head).u8() != 0;
   text_slot() = kept;
+  return judged;
 }
 
 cudaError_t unsupported(const char* function) {
@@ -192,8 +204,8 @@ cudaError_t fetch_properties(Properties* properties) {
   const std::uint64_t now = generation();
   {
     Lock lock;
-    if (properties_cache && properties_epoch == now) {
-      *properties = *properties_cache;
+    if (cached().value && cached().epoch == now) {
+      *properties = *cached().value;
       return cudaSuccess;
     }
   }
@@ -210,8 +222,7 @@ cudaError_t fetch_properties(Properties* properties) {
     *v = in.u64();
   if (!in.done()) return explain(cudaErrorUnknown, "the virtual GPU described itself wrongly");
   Lock lock;
-  properties_cache = p;
-  properties_epoch = now;
+  cached() = {p, now};
   *properties = std::move(p);
   return cudaSuccess;
 }

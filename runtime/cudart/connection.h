@@ -46,7 +46,8 @@ cudaError_t peek_last_error();
 const char* last_text();
 cudaError_t explain(cudaError_t error, std::string text);  // sets the text, returns record(error)
 
-void report(std::string_view kind, std::string_view text);
+// True when the server says that a judged call is going on.
+bool report(std::string_view kind, std::string_view text);
 // Books "cuda:<function>" as unsupported and returns cudaErrorNotSupported.
 cudaError_t unsupported(const char* function);
 int unsupported_by_name(const char* function);

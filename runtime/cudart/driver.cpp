@@ -1,5 +1,6 @@
 // The corner of the CUDA driver API that kernels' host code touches. Questions about the device are answered as in the
-// runtime API; loading and launching through the driver is booked as "cuda:<function>" and refused.
+// runtime API; loading and launching through the driver is booked as "cuda:<function>" and refused, and so is compiling at run
+// time with NVRTC, whose only use is to load the result through the driver.
 #include <cuda_runtime_api.h>
 
 #include "connection.h"
@@ -34,6 +35,13 @@ int cuGetErrorString(int error, const char** text) {
   if (text) *text = cudaGetErrorString(static_cast<cudaError_t>(error));
   return 0;
 }
+int nvrtcVersion(int* major, int* minor) {
+  if (major) *major = 13;
+  if (minor) *minor = 0;
+  return 0;
+}
+const char* nvrtcGetErrorString(int error) { return error ? "NVRTC is not available on the virtual GPU" : "NVRTC_SUCCESS"; }
+
 int cuGetErrorName(int error, const char** text) {
   if (text) *text = cudaGetErrorName(static_cast<cudaError_t>(error));
   return 0;
@@ -62,3 +70,17 @@ MC_UNSUPPORTED(cuMemcpyDtoD_v2)
 MC_UNSUPPORTED(cuMemsetD8_v2)
 MC_UNSUPPORTED(cuMemsetD32_v2)
 MC_UNSUPPORTED(cuTensorMapEncodeTiled)
+
+MC_UNSUPPORTED(nvrtcCreateProgram)
+MC_UNSUPPORTED(nvrtcDestroyProgram)
+MC_UNSUPPORTED(nvrtcCompileProgram)
+MC_UNSUPPORTED(nvrtcAddNameExpression)
+MC_UNSUPPORTED(nvrtcGetLoweredName)
+MC_UNSUPPORTED(nvrtcGetPTXSize)
+MC_UNSUPPORTED(nvrtcGetPTX)
+MC_UNSUPPORTED(nvrtcGetCUBINSize)
+MC_UNSUPPORTED(nvrtcGetCUBIN)
+MC_UNSUPPORTED(nvrtcGetProgramLogSize)
+MC_UNSUPPORTED(nvrtcGetProgramLog)
+MC_UNSUPPORTED(nvrtcGetSupportedArchs)
+MC_UNSUPPORTED(nvrtcGetNumSupportedArchs)

@@ -95,8 +95,7 @@ int mcv_label(uint64_t address, const char* text) {
 }
 
 int mcv_report(const char* kind, const char* text) {
-  report(kind ? kind : "", text ? text : "");
-  return 0;
+  return report(kind ? kind : "", text ? text : "");
 }
 
 int mcv_synchronize(void) {

@@ -9,6 +9,8 @@
 #include <memory>
 #include <mutex>
 
+#include "per_thread.h"
+
 namespace musacoder::cudart {
 
 // What __cudaRegisterFatBinary is given.
@@ -189,10 +191,10 @@ struct CallConfiguration {
   void* stream;
 };
 
-std::vector<CallConfiguration>& call_stack() {
-  thread_local std::vector<CallConfiguration> stack;
-  return stack;
-}
+struct CallStack {
+  std::vector<CallConfiguration> calls;
+};
+std::vector<CallConfiguration>& call_stack() { return musacoder::per_thread<CallStack>().calls; }
 
 LaunchShape shape_of(dim3 grid, dim3 block, size_t shared, bool cooperative = false) {
   return {{grid.x, grid.y, grid.z}, {block.x, block.y, block.z}, shared, cooperative};

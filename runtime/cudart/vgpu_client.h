@@ -96,7 +96,7 @@ int mcv_label(uint64_t address, const char* text);
 
 /* Books a fact about this process in the ledger of the current window. Kinds: "refused" (operator the device refused),
  * "booked" (operator run on the CPU), "vendor" (text "cublas cublasSgemm_v2"), "unsupported" (text
- * "cuda:cudaGraphLaunch"). At most 256 bytes of text are kept. */
+ * "cuda:cudaGraphLaunch"). At most 256 bytes of text are kept. Returns 1 when a judged call is going on, else 0. */
 int mcv_report(const char* kind, const char* text);
 
 /* Returns the sticky device fault, if there is one. */

@@ -207,6 +207,7 @@ def facts_of(code):
 def serve(fd):
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
     sock = socket.socket(fileno=fd)
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     buffer = bytearray()

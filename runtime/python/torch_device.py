@@ -60,7 +60,7 @@ def install(policy="strict"):
         return
     ctypes.CDLL(library_path(), mode=os.RTLD_NOW | os.RTLD_LOCAL)
     _ops = types.SimpleNamespace(**{name: getattr(torch.ops.musacoder, name).default for name in (
-        "connect", "connected", "set_policy", "enforce", "take_refused", "record_cpu_ops", "take_cpu_ops", "allowed",
+        "connect", "connected", "set_policy", "seal", "unsupported", "enforce", "take_refused", "record_cpu_ops", "take_cpu_ops", "allowed",
         "load_extension", "call", "from_device", "device_address", "synchronize", "last_error", "properties")})
     _VGPU = torch.device("vgpu", 0)
     _patch_tensor()
@@ -76,6 +76,11 @@ def install(policy="strict"):
 def set_policy(policy):
     """"strict": an operator that is not allowed raises; "report": it runs on the CPU and is booked."""
     _ops.set_policy(policy)
+
+
+def seal():
+    """From now on the policy stays as it is and can be put in force, but never out of it, whoever asks. For candidates' processes."""
+    _ops.seal()
 
 
 def set_gpu(name):
@@ -436,6 +441,12 @@ def _nothing(*_args, **_kwargs):
     return None
 
 
+def _lacks(feature, name):
+    """Ends in the verdict unsupported:cuda:<feature>, which is not held against the candidate."""
+    _ops.unsupported("cuda:" + feature)
+    raise RuntimeError(f"{name} is not available on the virtual GPU; build the kernel with torch.utils.cpp_extension")
+
+
 def _patch_cuda():
     C = torch.cuda
     stream = Stream()
@@ -475,6 +486,11 @@ def _patch_cuda():
         module = sys.modules.get("torch.cuda.random")
         if module is not None and hasattr(module, name):
             setattr(module, name, value)
+    # What compiles and loads kernels at run time, torch.cuda._compile_kernel among it, gets its libraries from here.
+    import torch.cuda._utils as utils
+    utils._get_gpu_rtc_library = utils._get_nvrtc_library = lambda: _lacks("nvrtc", "NVRTC")
+    utils._get_gpu_runtime_library = utils._get_cuda_library = lambda: _lacks("driver_module", "The CUDA driver's module loader")
+    torch._C._cuda_jiterator_compile_and_launch_kernel = lambda *_: _lacks("jiterator", "torch.cuda.jiterator")
     torch.version.cuda = torch.version.cuda or "13.0"
     torch.backends.cuda.is_built = lambda: True
     torch.backends.cudnn.is_available = lambda: True

@@ -10,6 +10,7 @@
 
 #include "convert.h"
 #include "device.h"
+#include "per_thread.h"
 #include "policy.h"
 
 #define MC_EXPORT extern "C" __attribute__((visibility("default")))
@@ -18,7 +19,10 @@ namespace musacoder::device {
 
 namespace {
 thread_local int t_error_kind = MC_RUNTIME_ERROR;
-thread_local std::string t_error;
+struct LastError {
+  std::string text;
+};
+std::string& last_error() { return musacoder::per_thread<LastError>().text; }
 
 at::Device to_device(const mc_value& v) {
   if (v.u.i == MC_DEVICE_CUDA) {
@@ -36,7 +40,7 @@ c10::ArrayRef<T> list_of(const mc_value& v) {
 
 void set_error(int kind, const char* message) {
   t_error_kind = kind;
-  t_error = message ? message : "";
+  last_error() = message ? message : "";
 }
 
 void catch_error() {
@@ -63,12 +67,12 @@ void catch_error() {
 
 void throw_error() {
   switch (t_error_kind) {
-    case MC_VALUE_ERROR: TORCH_CHECK_VALUE(false, t_error);
-    case MC_TYPE_ERROR: TORCH_CHECK_TYPE(false, t_error);
-    case MC_INDEX_ERROR: TORCH_CHECK_INDEX(false, t_error);
-    case MC_NOT_IMPLEMENTED: TORCH_CHECK_NOT_IMPLEMENTED(false, t_error);
-    case MC_MEMORY_ERROR: TORCH_CHECK_WITH(OutOfMemoryError, false, t_error);
-    default: TORCH_CHECK(false, t_error);
+    case MC_VALUE_ERROR: TORCH_CHECK_VALUE(false, last_error());
+    case MC_TYPE_ERROR: TORCH_CHECK_TYPE(false, last_error());
+    case MC_INDEX_ERROR: TORCH_CHECK_INDEX(false, last_error());
+    case MC_NOT_IMPLEMENTED: TORCH_CHECK_NOT_IMPLEMENTED(false, last_error());
+    case MC_MEMORY_ERROR: TORCH_CHECK_WITH(OutOfMemoryError, false, last_error());
+    default: TORCH_CHECK(false, last_error());
   }
   std::abort();
 }
@@ -349,7 +353,7 @@ MC_EXPORT void mc_warn(const char* message, const char* file, int line) {
   std::fprintf(stderr, "Warning: %s (%s:%d)\n", message, file, line);
 }
 MC_EXPORT int mc_error_kind(void) { return t_error_kind; }
-MC_EXPORT const char* mc_error_message(void) { return t_error.c_str(); }
+MC_EXPORT const char* mc_error_message(void) { return last_error().c_str(); }
 MC_EXPORT void mc_set_error(int kind, const char* message) { set_error(kind, message); }
 MC_EXPORT void* mc_malloc(size_t bytes) {
   void* memory = std::malloc(bytes ? bytes : 1);

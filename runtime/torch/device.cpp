@@ -70,7 +70,7 @@ struct Allocator final : c10::Allocator {
     check(mcv_memcpy_d2d(reinterpret_cast<std::uint64_t>(to), reinterpret_cast<std::uint64_t>(from), bytes), "copy");
   }
 };
-Allocator g_allocator;
+Allocator& g_allocator = *new Allocator;   // never destroyed: tensors in statics are freed after it would be
 
 void label(const at::Tensor& tensor) {
   if (tensor.numel() == 0) return;
@@ -358,7 +358,7 @@ struct JudgeComposites {
   }
   torch::Library library;
 };
-JudgeComposites g_composites;
+[[maybe_unused]] const auto& g_composites = *new JudgeComposites;   // never destroyed, as the dispatcher may be gone by then
 
 // --- the device -----------------------------------------------------------------------------------------------------
 
@@ -402,8 +402,7 @@ struct Setup {
   Setup() {
     c10::SetAllocator(kDevice, &g_allocator);
     c10::register_privateuse1_backend("vgpu");
-    static Hooks hooks;
-    if (!at::isPrivateUse1HooksRegistered()) at::RegisterPrivateUse1HooksInterface(&hooks);
+    if (!at::isPrivateUse1HooksRegistered()) at::RegisterPrivateUse1HooksInterface(new Hooks);
   }
 };
 Setup g_setup;

@@ -74,7 +74,7 @@ struct mc_module {
 namespace {
 
 std::mutex g_mutex;
-std::vector<std::unique_ptr<mc_module>> g_modules;
+auto& g_modules = *new std::vector<std::unique_ptr<mc_module>>;   // never destroyed: the dispatcher may be gone by then
 thread_local mc_module* t_loading = nullptr;
 
 // --- JSON of what a module defines ----------------------------------------------------------------------------------
@@ -457,6 +457,8 @@ TORCH_LIBRARY(musacoder, m) {
   m.def("connected() -> bool", []() { return mcv_connected() != 0; });
   m.def("set_policy(str policy) -> ()", &set_policy_by_name);
   m.def("enforce(bool on) -> ()", [](bool on) { enforce(on); });
+  m.def("seal() -> ()", &seal);
+  m.def("unsupported(str feature) -> ()", [](const std::string& feature) { mcv_report("unsupported", feature.c_str()); });
   m.def("take_refused() -> str[]", &take_refused);
   m.def("record_cpu_ops(bool on) -> ()", [](bool on) { record_cpu_ops(on); });
   m.def("take_cpu_ops() -> str[]", &take_cpu_ops);

@@ -14,14 +14,22 @@ namespace musacoder::device {
 namespace {
 
 std::atomic<Policy> g_policy{Policy::kStrict};
-std::atomic<bool> g_enforcing{false};
-std::mutex g_mutex;
-std::vector<std::string> g_refused, g_cpu_ops;
+std::atomic<bool> g_enforcing{false}, g_sealed{false};
+
+struct Names {
+  std::mutex mutex;
+  std::vector<std::string> refused, cpu_ops;
+};
+// Never destroyed: a candidate's static objects call operators until the process ends.
+Names& names() {
+  static auto& n = *new Names;
+  return n;
+}
 at::CallbackHandle g_recorder = at::INVALID_CALLBACK_HANDLE;
 thread_local int t_internal = 0;
 
 void remember(std::vector<std::string>& list, const std::string& name) {
-  std::lock_guard lock(g_mutex);
+  std::lock_guard lock(names().mutex);
   if (list.size() < 1000 && std::find(list.begin(), list.end(), name) == list.end()) list.push_back(name);
 }
 
@@ -40,7 +48,7 @@ std::unique_ptr<at::ObserverContext> on_operator(const at::RecordFunction& funct
       for (const at::Tensor& tensor : value.toTensorVector()) hit = hit || counts(tensor);
     }
     if (hit) {
-      remember(g_cpu_ops, name);
+      remember(names().cpu_ops, name);
       break;
     }
   }
@@ -49,13 +57,19 @@ std::unique_ptr<at::ObserverContext> on_operator(const at::RecordFunction& funct
 
 }  // namespace
 
-void set_policy(Policy policy) { g_policy = policy; }
+void set_policy(Policy policy) {
+  TORCH_CHECK(!g_sealed || policy == g_policy, "musacoder: the policy cannot be changed by a candidate");
+  g_policy = policy;
+}
 Policy policy() { return g_policy; }
-void enforce(bool on) { g_enforcing = on; }
+void seal() { g_sealed = true; }
+void enforce(bool on) {
+  if (on || !g_sealed) g_enforcing = on;
+}
 bool enforcing() { return g_enforcing; }
 
 const std::vector<AllowedOperator>& allowed_operators() {
-  static const std::vector<AllowedOperator> table = {
+  static const auto& table = *new std::vector<AllowedOperator>{
       // The published list.
       {"_assert_async", Use::kCheck, true, "asserts, gives no values"},
       {"_assert_scalar", Use::kCheck, true, "asserts, gives no values"},
@@ -224,29 +238,30 @@ const std::vector<AllowedOperator>& allowed_operators() {
 }
 
 bool is_allowed(std::string_view name) {
-  static const auto* names = [] {
+  static const auto* allowed = [] {
     auto* set = new std::unordered_map<std::string_view, bool>;
     for (const AllowedOperator& op : allowed_operators()) (*set)[op.name] = true;
     return set;
   }();
   if (name.substr(0, 6) == "aten::") name.remove_prefix(6);
   name = name.substr(0, name.find('.'));
-  if (names->count(name)) return true;
-  if (name.size() > 5 && name.substr(name.size() - 5) == "_copy" && names->count(name.substr(0, name.size() - 5))) return true;
-  return name.size() > 1 && name.back() == '_' && names->count(name.substr(0, name.size() - 1)) > 0;
+  if (allowed->count(name)) return true;
+  if (name.size() > 5 && name.substr(name.size() - 5) == "_copy" && allowed->count(name.substr(0, name.size() - 5))) return true;
+  return name.size() > 1 && name.back() == '_' && allowed->count(name.substr(0, name.size() - 1)) > 0;
 }
 
 void judge(const std::string& name) {
-  if (!enforcing() || Internal::active()) return;
-  remember(g_refused, name);
+  if (Internal::active() || (!enforcing() && !g_sealed)) return;
   const bool strict = policy() == Policy::kStrict;
-  mcv_report(strict ? "refused" : "booked", name.c_str());
+  const bool judged = mcv_report(strict ? "refused" : "booked", name.c_str()) != 0;
+  if (!judged && !enforcing()) return;
+  remember(names().refused, name);
   TORCH_CHECK(!strict, "musacoder: ", name, " is not available to a candidate (policy strict)");
 }
 
 std::vector<std::string> take_refused() {
-  std::lock_guard lock(g_mutex);
-  return std::exchange(g_refused, {});
+  std::lock_guard lock(names().mutex);
+  return std::exchange(names().refused, {});
 }
 
 void record_cpu_ops(bool on) {
@@ -257,8 +272,8 @@ void record_cpu_ops(bool on) {
 }
 
 std::vector<std::string> take_cpu_ops() {
-  std::lock_guard lock(g_mutex);
-  return std::exchange(g_cpu_ops, {});
+  std::lock_guard lock(names().mutex);
+  return std::exchange(names().cpu_ops, {});
 }
 
 Internal::Internal() { ++t_internal; }

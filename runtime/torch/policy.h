@@ -7,6 +7,9 @@
 // Three phases of a candidate's process: while it is built up, any operator runs (on the CPU where the device has none);
 // inside forward the policy is in force; this library's own work is never judged. The table of what is allowed is
 // allowed_operators(). Thread safe, except that enforcement is meant for one forward at a time.
+//
+// Once sealed, the process can no longer weaken any of this: the policy stays, enforcement can only be switched on, and
+// whether an operator is judged is asked of the server, which knows whether a window is open, whatever Python says.
 #pragma once
 
 #include <string>
@@ -16,10 +19,11 @@
 namespace musacoder::device {
 
 enum class Policy { kStrict, kReport };
-void set_policy(Policy policy);
+void set_policy(Policy policy);   // throws when sealed, unless it is the policy in force
 Policy policy();
+void seal();                      // before the first line of a candidate; for the life of the process
 
-// Inside forward.
+// Inside forward. Once sealed, "off" does nothing.
 void enforce(bool on);
 bool enforcing();
 

@@ -1,16 +1,34 @@
 #include "candidate/ast_worker.h"
 
+#include <filesystem>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 
 #include "base/json_lines.h"
 #include "base/subprocess.h"
+#include "sandbox/policy.h"
 
 namespace musacoder::candidate {
 namespace {
 constexpr std::size_t kLineBytes = 64u << 20;
+
+// The limits of one source are the script's own and the caller's deadline: this process outlives many of them.
+sandbox::Policy policy(const std::string& python, const std::string& script) {
+  namespace fs = std::filesystem;
+  sandbox::Policy p;
+  const auto prefix = [](const fs::path& program) { return program.parent_path().parent_path(); };
+  std::error_code error;
+  for (const fs::path& folder : {prefix(python), prefix(fs::canonical(python, error))})
+    if (folder.is_absolute() && folder != "/" && folder != "/usr") p.readable.push_back(folder.string());
+  p.readable.push_back(fs::absolute(script, error).string());
+  p.cwd = "/";
+  p.tmp_bytes = 1 << 20;
+  p.processes = 0;
+  p.cgroups = false;
+  return p;
 }
+}  // namespace
 
 struct AstWorker::Impl {
   AstWorkerOptions options;
@@ -21,7 +39,11 @@ struct AstWorker::Impl {
   Status start() {
     if (child) return ok();
     base::SubprocessOptions spawn;
-    spawn.argv = {options.python, "-I", options.script, "--fd", "3"};
+    const std::string python = base::find_program(options.python);
+    if (python.empty()) return fail(Code::kNotFound, "there is no Python at {}", options.python);
+    const std::string script = std::filesystem::absolute(options.script).string();
+    spawn.argv = {options.launcher, "--policy", sandbox::to_json(policy(python, script)), "--", python, "-I", script, "--fd", "3"};
+    spawn.env = {"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8"};
     spawn.socket_at = 3;
     MC_ASSIGN_OR_RETURN(base::Child started, base::Child::start(spawn));
     lines.emplace(started.take_socket(), kLineBytes);

@@ -7,6 +7,7 @@
 #include "candidate/answer.h"
 #include "candidate/ast_worker.h"
 #include "candidate/cuda_scan.h"
+#include "sandbox/launcher.h"
 
 namespace musacoder::candidate {
 namespace {
@@ -139,7 +140,9 @@ struct Extractor::Impl {
 
   explicit Impl(ExtractOptions given)
       : options(std::move(given)),
-        worker({options.python, options.runtime_dir + "/python/ast_facts.py", options.parse_timeout_s}) {}
+        worker({options.python, options.runtime_dir + "/python/ast_facts.py",
+                options.launcher.empty() ? sandbox::launcher_path(options.runtime_dir) : options.launcher,
+                options.parse_timeout_s}) {}
 
   // Size and encoding of the code that was chosen.
   bool is_text(Candidate& candidate) const {

@@ -39,9 +39,10 @@ struct Candidate {
 
 struct ExtractOptions {
   std::string python;              // a Python 3 interpreter
-  std::string runtime_dir;         // holds python/ast_facts.py
+  std::string runtime_dir;         // holds python/ast_facts.py and bin/musacoder-sandbox
   std::uint64_t max_code_bytes = 1u << 20;  // of the extracted code, not of the answer
   double parse_timeout_s = 20;
+  std::string launcher = {};       // of the sandbox; "": the one in runtime_dir
 };
 
 // Thread safe. Keeps one parser process.

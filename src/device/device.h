@@ -50,8 +50,10 @@ class Session {
   virtual Status write(Address to, std::span<const std::byte> bytes) = 0;
   virtual Status read(Address from, std::span<std::byte> bytes) = 0;
   virtual Result<vgpu::AllocationInfo> find(Address address) = 0;
-  virtual Status begin_window(const WindowOptions& options) = 0;
+  // A window is what is judged; begin_window returns what the device did before it, since the last end_window or outside().
+  virtual Result<WindowReport> begin_window(const WindowOptions& options) = 0;
   virtual Result<WindowReport> end_window() = 0;
+  virtual Result<WindowReport> outside() = 0;   // the same without opening a window; empty inside one
   virtual Result<std::optional<Fault>> last_fault() = 0;
   virtual void kill() = 0;
 };

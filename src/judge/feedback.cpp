@@ -301,6 +301,11 @@ void add_legality(const Verdict& verdict, const FeedbackOptions&, Feedback& feed
     for (const auto& launch : verdict.ledger.launches) kernels.push_back(launch.kernel);
     feedback.evidence.push_back("Kernels that ran: " + counted(kernels) + ".");
   }
+  if (!verdict.outside.launches.empty()) {
+    std::vector<std::string> kernels;
+    for (const auto& launch : verdict.outside.launches) kernels.push_back(launch.kernel);
+    feedback.evidence.push_back("Kernels that ran outside the judged calls: " + counted(kernels) + ".");
+  }
   if (verdict.ledger.h2d_after_d2h_bytes)
     feedback.evidence.push_back(fmt::format("{} bytes went to the host and {} bytes came back within the call: work done on the host.",
                                             verdict.ledger.d2h_bytes, verdict.ledger.h2d_after_d2h_bytes));

@@ -247,6 +247,7 @@ class Run {
   bool retry_with_pinned_sizes();
   bool failed(const RunnerReply& reply, const std::string& step);
   bool device_fault();
+  Result<device::WindowReport> collect_outside();
   void note_reply(const RunnerReply& reply);
   build::BuildResult build(const build::Extension& extension);
   BuildCallback builder() {
@@ -353,6 +354,7 @@ void Run::reset() {
   verdict_.exception_line = 0;
   verdict_.fault.reset();
   verdict_.ledger = {};
+  verdict_.outside = {};
   verdict_.refused_ops.clear();
   verdict_.cpu_ops.clear();
   verdict_.q = 0;
@@ -450,6 +452,13 @@ void Run::note_reply(const RunnerReply& reply) {
     note(fmt::format("the candidate asks for the kernel language '{}'", language));
 }
 
+// What the device did since the last window ended, or since this was last asked; added to the verdict.
+Result<device::WindowReport> Run::collect_outside() {
+  auto report = session_->outside();
+  if (report) add_to_ledger(verdict_.outside, *report);
+  return report;
+}
+
 // Looks for a fault that the device saw; fills the verdict and returns true when there is one.
 bool Run::device_fault() {
   auto fault = session_->last_fault();
@@ -473,9 +482,11 @@ bool Run::failed(const RunnerReply& reply, const std::string& step) {
   if (!reply.languages.empty() && reply.kind == ReplyKind::kException)
     return finish("unsupported:dsl:" + reply.languages.front(),
                   fmt::format("the candidate is written in {}, which this verifier does not run", reply.languages.front()));
-  if (verdict_.ledger.unsupported.size() > 0)
-    return finish("unsupported:" + verdict_.ledger.unsupported.front(),
-                  fmt::format("the virtual GPU lacks {}", verdict_.ledger.unsupported.front()));
+  static_cast<void>(collect_outside());   // evidence; a lost device is seen below
+  for (const auto* ledger : {&verdict_.ledger, &verdict_.outside})
+    if (!ledger->unsupported.empty())
+      return finish("unsupported:" + ledger->unsupported.front(),
+                    fmt::format("the virtual GPU lacks {}", ledger->unsupported.front()));
   if (device_fault()) return false;
   if (reply.kind == ReplyKind::kException) {
     const auto& exception = reply.exception;
@@ -658,12 +669,15 @@ bool Run::trial(int index, bool reverse, Trial& result, int salt) {
     StageTimer timer(verdict_, "run");
     reply = runner_->prepare(deadline(config_.forward_seconds));
     if (reply.kind != ReplyKind::kDone) return failed(reply, "prepare");
+    if (auto prepared_device = collect_outside(); !prepared_device) return infra("device", prepared_device.error());
     auto inputs = placer_->place(prepared["inputs"], lane_.run_dir.path(), index % 3 == 2);
     if (!inputs) return infra("device", inputs.error());
     ++windows_;
     const auto poison = static_cast<std::uint8_t>(0xA5 ^ (windows_ * 0x3B));
-    if (auto begun = session_->begin_window({.trial = index, .reverse_blocks = reverse, .poison = poison}); !begun)
-      return infra("device", begun.error());
+    auto before = session_->begin_window({.trial = index, .reverse_blocks = reverse, .poison = poison});
+    if (!before) return infra("device", before.error());
+    add_to_ledger(verdict_.outside, *before);
+    facts.before = std::move(*before);
     reply = runner_->forward(index, seed, *inputs, builder(), deadline(config_.forward_seconds));
     if (reply.kind == ReplyKind::kTimedOut || reply.kind == ReplyKind::kMalformed) {
       if (device_fault()) return false;
@@ -673,6 +687,8 @@ bool Run::trial(int index, bool reverse, Trial& result, int salt) {
     if (!report) return infra("device", report.error());
     facts.report = std::move(*report);
     add_to_ledger(verdict_.ledger, facts.report);
+    // The device's word, when the process hides its own.
+    if (reply.refused.empty()) reply.refused = facts.report.refused_ops;
     if (reply.kind != ReplyKind::kDone) return failed(reply, "forward");
     note_reply(reply);
     if (facts.report.fault) {
@@ -699,6 +715,9 @@ bool Run::trial(int index, bool reverse, Trial& result, int salt) {
     auto after = placer_->read_back(lane_.run_dir.path(), "inputs_after.bin");
     if (!after) return infra("device", after.error());
     inputs_after = std::move(*after);
+    auto late = collect_outside();
+    if (!late) return infra("device", late.error());
+    facts.after = std::move(*late);
   }
 
   facts.refused_ops = reply.refused;

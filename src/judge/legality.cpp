@@ -33,9 +33,30 @@ std::string count_names(const std::vector<std::string>& names, std::size_t limit
   return text;
 }
 
+std::string device_work(const device::WindowReport& report) {
+  std::vector<std::string> kernels, parts;
+  std::uint64_t launches = 0;
+  for (const auto& launch : report.launches) {
+    launches += launch.count;
+    kernels.insert(kernels.end(), std::min<std::uint64_t>(launch.count, 1000), launch.kernel);
+  }
+  if (launches) parts.push_back(fmt::format("{} launch{} ({})", launches, launches == 1 ? "" : "es", count_names(kernels)));
+  const std::pair<std::uint64_t, const char*> copies[] = {{report.h2d_bytes + report.creation_bytes, "copied in"},
+                                                          {report.d2h_bytes, "read back"},
+                                                          {report.d2d_bytes, "copied on the device"},
+                                                          {report.memset_bytes, "filled"}};
+  for (const auto& [bytes, what] : copies)
+    if (bytes) parts.push_back(fmt::format("{} bytes {}", bytes, what));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
 Legality decide_legality(const CallFacts& facts, const std::string& policy) {
   const bool strict = policy == "strict";
   const auto& report = facts.report;
+  if (const std::string work = device_work(facts.before); !work.empty())
+    return refuse("cheating:outside_window", "the device worked for the candidate before the call, when its inputs were there: " + work);
+  if (const std::string work = device_work(facts.after); !work.empty())
+    return refuse("cheating:outside_window", "the device worked for the candidate after the call had returned: " + work);
   if (!report.vendor_calls.empty()) {
     std::vector<std::string> names;
     for (const auto& call : report.vendor_calls) names.insert(names.end(), call.count ? call.count : 1, call.function);

@@ -14,6 +14,9 @@ namespace musacoder::judge {
 // What is known about one call of forward.
 struct CallFacts {
   device::WindowReport report;
+  // What the device did beside the call: since its inputs began to be written, and until its outputs were read. The
+  // candidate's own process has nothing to do then.
+  device::WindowReport before, after;
   std::vector<std::string> refused_ops;   // from the candidate's own process: evidence that can only harm it
   std::vector<std::string> cpu_ops;
   std::vector<vgpu::AllocationInfo> output_allocations;
@@ -30,6 +33,9 @@ struct Legality {
 // host and copied in. policy "report": operators are booked, host work too, and only vendor libraries, missing kernels and
 // the like decide.
 Legality decide_legality(const CallFacts& facts, const std::string& policy);
+
+// "3 launches (relu_kernel ×3), 4096 bytes copied in"; empty when the device did nothing.
+std::string device_work(const device::WindowReport& report);
 
 // Adds one window's ledger to a running sum (grouping launches and vendor calls again).
 void add_to_ledger(device::WindowReport& sum, const device::WindowReport& window);

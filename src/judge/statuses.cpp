@@ -77,7 +77,7 @@ constexpr auto kTable = std::to_array<StatusInfo>({
      "Compute from the given inputs on every call; cache no outputs."},
     {"cheating:input_mutation", "Inputs rewritten", "The candidate changed the inputs in a way that the reference does not.",
      "Write results to new tensors."},
-    {"cheating:outside_window", "Work outside the call", "Work was done outside the call that is judged, such as in another thread or stream or at import.",
+    {"cheating:outside_window", "Work outside the call", "The device worked beside the call that is judged: on its inputs before it began, or after it had returned, such as in another thread.",
      "All work inside forward, on the current stream."},
     {"cheating:tampering", "Tampering", "The candidate tried to alter or deceive the process that judges it.",
      "Leave the surroundings alone; only forward's return value counts."},

@@ -467,6 +467,7 @@ json to_json(const Verdict& v) {
       {"exception", nullptr},
       {"fault", v.fault ? write(*v.fault) : json(nullptr)},
       {"ledger", write(v.ledger)},
+      {"outside", write(v.outside)},
       {"refused_ops", v.refused_ops},
       {"cpu_ops", v.cpu_ops},
       {"scaled", v.scaled},
@@ -524,6 +525,7 @@ Result<Verdict> verdict_from_json(const json& object) {
   });
   in.object("fault", [&](const Reader& fault) { read(fault, v.fault.emplace()); });
   in.object("ledger", [&](const Reader& ledger) { read(ledger, v.ledger); });
+  in.object("outside", [&](const Reader& outside) { read(outside, v.outside); });
   in.read("refused_ops", v.refused_ops);
   in.read("cpu_ops", v.cpu_ops);
   in.read("scaled", v.scaled);

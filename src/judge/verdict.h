@@ -68,6 +68,7 @@ struct Verdict {
   int exception_line = 0;
   std::optional<vgpu::Fault> fault;
   vgpu::WindowReport ledger;           // summed over the windows
+  vgpu::WindowReport outside;          // the device's work beside the windows, the runner's own copies of state among it
   std::vector<std::string> refused_ops, cpu_ops;
   bool scaled = false;
   std::vector<ScaledConstant> scaling;

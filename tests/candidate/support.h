@@ -12,6 +12,7 @@ inline ExtractOptions test_options() {
   ExtractOptions options;
   options.python = python && *python ? python : "/usr/bin/python3";
   options.runtime_dir = std::string(MC_SOURCE_DIR) + "/runtime";
+  options.launcher = std::string(MC_BINARY_DIR) + "/runtime/bin/musacoder-sandbox";
   return options;
 }
 

@@ -51,6 +51,23 @@ TEST(Legality, HostRoundTripsAreRefusedUnderStrict) {
   EXPECT_TRUE(decide_legality(facts, "report").legal);
 }
 
+TEST(Legality, NothingMayWorkBesideTheCall) {
+  for (const char* policy : {"strict", "report"}) {
+    CallFacts facts = honest();
+    facts.before.launches = facts.report.launches;
+    facts.before.launches[0].count = 3;
+    const Legality early = decide_legality(facts, policy);
+    EXPECT_EQ(early.status, "cheating:outside_window");
+    EXPECT_NE(early.cause.find("3 launches (relu ×3)"), std::string::npos) << early.cause;
+    facts = honest();
+    facts.before.d2h_bytes = 64;  // the inputs, read to be worked on in host memory
+    EXPECT_EQ(decide_legality(facts, policy).status, "cheating:outside_window");
+    facts = honest();
+    facts.after.h2d_bytes = 64;
+    EXPECT_NE(decide_legality(facts, policy).cause.find("after the call had returned: 64 bytes copied in"), std::string::npos);
+  }
+}
+
 TEST(Ledger, WindowsAddUp) {
   device::WindowReport sum;
   CallFacts facts = honest();

@@ -40,8 +40,9 @@ class MemorySession : public device::Session {
     if (!block) return fail(Code::kNotFound, "no allocation at {:#x}", address);
     return vgpu::AllocationInfo{block->first, block->second.bytes.size(), block->second.label, 0};
   }
-  Status begin_window(const device::WindowOptions&) override { return ok(); }
+  Result<device::WindowReport> begin_window(const device::WindowOptions&) override { return device::WindowReport{}; }
   Result<device::WindowReport> end_window() override { return device::WindowReport{}; }
+  Result<device::WindowReport> outside() override { return device::WindowReport{}; }
   Result<std::optional<device::Fault>> last_fault() override { return std::optional<device::Fault>{}; }
   void kill() override {}
   std::size_t live() const { return blocks_.size(); }

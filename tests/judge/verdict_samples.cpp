@@ -202,6 +202,7 @@ Verdict verdict_of(const std::string& status, const std::string& task, std::uint
       }
       if (status == "cheating:vendor_library") v.ledger.vendor_calls = {{"cublas", "cublasSgemm_v2", 7}};
       if (status == "cheating:no_kernel") v.ledger.launches.clear();
+      if (status == "cheating:outside_window") v.outside.launches = v.ledger.launches;
     } else {
       v.correct = v.legal = true;
       v.cause = "agrees with the reference on 7 of 7 trials and computes with its own kernels";
@@ -351,6 +352,9 @@ Verdict random_verdict(std::uint64_t seed) {
     launch.counters = {rng(), rng(), rng(), rng(), rng(), rng(), rng(), rng(), rng()};
     v.ledger.launches.push_back(launch);
   }
+  if (flag() && !v.ledger.launches.empty()) v.outside.launches.push_back(v.ledger.launches.front());
+  v.outside.d2d_bytes = rng();
+  v.outside.unsupported = texts();
   for (std::uint64_t n = integer(3); n > 0; --n) v.ledger.vendor_calls.push_back({text(), text(), rng()});
   v.ledger.refused_ops = texts();
   v.ledger.h2d_bytes = rng();

@@ -75,6 +75,36 @@ def check(flags, folder):
     assert not missing, f"accepted although torch refuses it: {missing}"
 
 
+QUIET = """#include <torch/extension.h>
+torch::Tensor f(torch::Tensor x) { return torch::empty_like(x).view({-1, 2}).sum({0}); }
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("f", &f); }
+"""
+
+
+def output_of(command):
+    run = subprocess.run(command, capture_output=True, text=True, timeout=600)
+    assert run.returncode == 0, run.stderr
+    return run.stdout + run.stderr
+
+
+def test_a_plain_candidate_builds_in_silence(tmp_path):
+    flags = ["-std=c++17", "-DTORCH_EXTENSION_NAME=quiet", "-isystem", CUDA_INCLUDE]
+    header, source, folder = tmp_path / "torch" / "extension.h", tmp_path / "quiet.cpp", os.path.join(ROOT, "runtime", "include")
+    header.parent.mkdir()
+    header.write_text(f'#ifndef QUIET\n#define QUIET\n#include "{folder}/torch/extension.h"\n#endif\n')
+    source.write_text(QUIET)
+    system = ["-isystem", folder, "-isystem", os.path.join(folder, "vendor")]
+    # As the builder does it, where GCC forgets what pragmas said about the headers.
+    assert output_of(["g++", "-x", "c++-header", str(header), "-o", f"{header}.gch", *flags, *system]) == ""
+    assert output_of(["g++", "-c", str(source), "-o", str(tmp_path / "quiet.o"), "-Winvalid-pch", "-I", str(tmp_path), *flags, *system]) == ""
+    if not os.path.exists(NVCC):
+        pytest.skip("nvcc is not installed")
+    kernel = tmp_path / "quiet.cu"
+    kernel.write_text(QUIET + "__global__ void k(float* x) { x[threadIdx.x] = 1; }\n")
+    assert output_of([NVCC, "-c", str(kernel), "-o", str(tmp_path / "k.o"), "-arch=compute_90", "-code=compute_90",
+                      "--expt-relaxed-constexpr", *flags, *slim_flags()]) == ""
+
+
 def test_slim_headers(tmp_path):
     check(slim_flags(), tmp_path)
 

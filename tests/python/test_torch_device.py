@@ -5,6 +5,7 @@ Every test runs in a process of its own, because install() patches torch for goo
 
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -49,12 +50,18 @@ print("finished", flush=True)
 os._exit(0)
 """
 
+# Ends as any program does: threads' objects are destroyed, then Python's, then those of shared objects.
+NORMAL_END = """
+print("finished", flush=True)
+"""
 
-def run(body, **environment):
-    script = START + textwrap.dedent(body) + END
+
+def run(body, end=END, **environment):
+    script = START + textwrap.dedent(body) + end
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=240,
                           env={**os.environ, "RUNTIME": str(RUNTIME), **environment})
     assert done.stdout.endswith("finished\n"), done.stdout[-2000:] + done.stderr[-4000:]
+    assert done.returncode == 0, f"{done.returncode}: {done.stderr[-4000:]}"
 
 
 def test_tensors_look_like_cuda():
@@ -179,6 +186,77 @@ def test_compute_is_refused_inside_forward_only():
     """)
 
 
+def test_a_sealed_policy_can_only_be_put_in_force():
+    run("""
+        def fails(text, call):
+            try:
+                call()
+            except RuntimeError as error:
+                assert text in str(error), error
+            else:
+                raise SystemExit(f"nothing says {text}")
+        c = torch.randn(4, 4).cuda()
+        device.seal()
+        fails("policy cannot be changed", lambda: device.set_policy("report"))
+        fails("policy cannot be changed", lambda: torch.ops.musacoder.set_policy("report"))
+        device.set_policy("strict")
+        c @ c                                            # built up: any operator runs
+        with device.CpuOpRecorder():
+            torch.ops.musacoder.enforce(False)
+            fails("not available to a candidate", lambda: c @ c)
+        fails("not available to a candidate", lambda: c @ c)
+        assert device.take_refused() == ["aten::mm"]
+    """)
+
+
+def test_the_server_knows_whether_a_call_is_judged():
+    run("""
+        import struct
+        def control_request(op, fields=b""):
+            control.sendall(struct.pack("<IHHIIQ", MAGIC, 1, op, 0, len(fields), 0) + fields)
+            reply = struct.unpack("<IHHIIQ", control.recv(24, socket.MSG_WAITALL))
+            control.recv(reply[4] + reply[5], socket.MSG_WAITALL)
+            assert reply[3] == 0
+        MAGIC = int(os.environ["MAGIC"], 16)
+        c = torch.randn(4, 4).cuda()
+        device.seal()
+        device._ops.enforce = lambda on: None            # nobody says that forward begins
+        c @ c
+        assert device.take_refused() == []
+        control_request(105, struct.pack("<iBB", 0, 0, 0))
+        with device.CpuOpRecorder():
+            try:
+                c @ c
+                raise SystemExit("not judged")
+            except RuntimeError as error:
+                assert "not available to a candidate" in str(error), error
+        assert device.take_refused() == ["aten::mm"]
+        control_request(106)
+        c @ c
+    """, MAGIC=magic())
+
+
+def magic():
+    text = (ROOT / "src/vgpu/server/protocol.h").read_text()
+    return re.search(r"kMagic = (0x[0-9a-fA-F]+)", text).group(1)
+
+
+def test_compiling_at_run_time_ends_in_a_clear_error():
+    run("""
+        calls = {"NVRTC is not available": lambda: torch.cuda._compile_kernel('extern "C" __global__ void f() {}', "f"),
+                 "module loader is not available": lambda: torch.cuda._utils._cuda_load_module(b"", ["f"]),
+                 "jiterator is not available":
+                     lambda: torch.cuda.jiterator._create_jit_fn("template <class T> T f(T x) { return x; }")(torch.ones(2).cuda())}
+        for text, call in calls.items():
+            try:
+                call()
+            except RuntimeError as error:
+                assert text in str(error), error
+            else:
+                raise SystemExit(f"nothing says {text}")
+    """)
+
+
 EXTENSION = r"""
 #include <torch/extension.h>
 #include <c10/cuda/CUDAException.h>
@@ -204,7 +282,28 @@ std::vector<torch::Tensor> lists(std::vector<torch::Tensor> x, std::vector<int64
 torch::Tensor product(torch::Tensor x) { return torch::matmul(x, x); }
 void out_of_range() { throw std::out_of_range("far"); }
 int narrow(int x) { return x + 1; }
+// Destroyed after main and its thread's objects.
+struct Kept {
+  ~Kept() {
+    cudaDeviceProp properties;
+    cudaGetDeviceProperties(&properties, 0);
+    cudaMalloc(&memory, 64);
+    cudaFree(memory);
+    if (keep) scale<float><<<1, 32>>>(nullptr, nullptr, 1.0f, 0);
+    cudaGetLastError();
+    try {
+      if (keep) tensor = tensor.mul(2.0);
+    } catch (const std::exception&) {
+    }
+  }
+  bool keep = false;
+  void* memory = nullptr;
+  torch::Tensor tensor;
+};
+Kept kept;
+void keep(torch::Tensor x) { kept.tensor = x; kept.keep = true; }
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  m.def("keep", &keep);
   m.def("run", &run, "scales", py::arg("x"), py::arg("factor") = 2.0, py::arg("out") = py::none());
   m.def("shape", &shape);
   m.def("lists", &lists);
@@ -296,3 +395,37 @@ def test_faults_stay(extension):
         except RuntimeError as error:
             assert device.is_device_fault(error), error
     """, EXTENSION=extension)
+
+
+NORMAL = """
+        e = device.load_extension(os.environ["EXTENSION"])
+        x = torch.randn(100).cuda()
+        assert torch.equal(e.run(x).cpu(), x.cpu() * 2)   # its kernels are known to the server
+        e.keep(x)
+        import threading
+        worker = threading.Thread(target=lambda: e.run(x))
+        worker.start(); worker.join()
+"""
+HEAP_CHECKS = {"MALLOC_CHECK_": "3", "MALLOC_PERTURB_": "85", "LD_PRELOAD": "libc_malloc_debug.so.0"}
+
+
+def test_a_normal_end(extension):
+    run(NORMAL, end=NORMAL_END, EXTENSION=extension, **HEAP_CHECKS)
+
+
+def test_a_normal_end_without_the_server(extension):
+    run(NORMAL + """
+        server.kill(); server.wait()
+        client.shutdown(socket.SHUT_RDWR)
+    """, end=NORMAL_END, EXTENSION=extension, **HEAP_CHECKS)
+
+
+def test_a_normal_end_after_a_fault(extension):
+    run(NORMAL + """
+        try:
+            e.run(x, 2.0, torch.empty(1, device="cuda"))
+            device.synchronize()
+            raise SystemExit("no fault")
+        except RuntimeError as error:
+            assert device.is_device_fault(error), error
+    """, end=NORMAL_END, EXTENSION=extension, **HEAP_CHECKS)

@@ -144,14 +144,19 @@ TEST(Records, ReportsComeBackWhole) {
     EXPECT_FALSE(decode_report(std::string_view(out.bytes()).substr(0, n))) << n;
 }
 
-TEST(Ledger, GroupsLaunchesAndForgetsBetweenWindows) {
+TEST(Ledger, GroupsLaunchesAndKeepsWhatLiesBetweenWindows) {
   Ledger ledger;
   LaunchConfig config;
   config.grid.x = 2;
   config.block.x = 32;
   LaunchOutcome outcome{.fault = {}, .counters = {.warp_instructions = 10, .flops = 1}, .seconds = 0.1};
   ledger.launch("before", "m", config, outcome);
-  ledger.begin({});
+  ledger.report("refused", "aten::mm");   // operators may run there
+  const WindowReport before = ledger.begin({});
+  ASSERT_EQ(before.launches.size(), 1u);
+  EXPECT_EQ(before.launches[0].kernel, "before");
+  EXPECT_TRUE(before.refused_ops.empty());
+  EXPECT_TRUE(ledger.take_outside().launches.empty());
   ledger.launch("k", "m", config, outcome);
   ledger.launch("k", "m", config, outcome);
   config.grid.x = 3;
@@ -161,6 +166,12 @@ TEST(Ledger, GroupsLaunchesAndForgetsBetweenWindows) {
   EXPECT_EQ(report.launches[0].count, 2u);
   EXPECT_EQ(report.launches[0].counters.warp_instructions, 20u);
   EXPECT_NEAR(report.launch_seconds, 0.3, 1e-9);
+  ledger.launch("after", "m", config, outcome);
+  ledger.device_to_host(4);
+  const WindowReport after = ledger.take_outside();
+  ASSERT_EQ(after.launches.size(), 1u);
+  EXPECT_EQ(after.d2h_bytes, 4u);
+  EXPECT_TRUE(ledger.take_outside().launches.empty());
   ledger.begin({});
   EXPECT_TRUE(ledger.end().launches.empty());
 }

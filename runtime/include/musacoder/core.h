@@ -263,11 +263,8 @@ class ArrayRef final {
   constexpr ArrayRef(const std::array<T, N>& list) : data_(list.data()), size_(N) {}
   template <std::size_t N>
   constexpr ArrayRef(const T (&list)[N]) : data_(list), size_(N) {}
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Winit-list-lifetime"
-  constexpr ArrayRef(const std::initializer_list<T>& list)
-      : data_(list.begin() == list.end() ? nullptr : list.begin()), size_(list.size()) {}
-#pragma GCC diagnostic pop
+  // Through another constructor: GCC warns of a member set from begin(), and forgets a pragma against it in a precompiled header.
+  constexpr ArrayRef(const std::initializer_list<T>& list) : ArrayRef(list.size() ? list.begin() : nullptr, list.size()) {}
   constexpr const T* begin() const { return data_; }
   constexpr const T* end() const { return data_ + size_; }
   constexpr const T* cbegin() const { return data_; }

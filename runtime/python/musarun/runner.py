@@ -232,5 +232,7 @@ def run_candidate(sock, device_fd, request, torch_device):
         if hasattr(torch_device, name):
             getattr(torch_device, name)(value)
     torch_device.connect(device_fd)
+    if hasattr(torch_device, "seal"):
+        torch_device.seal()
     Runner(Channel(sock), torch_device, folder).serve()
     sys.stdout.flush()

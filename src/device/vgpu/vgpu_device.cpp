@@ -18,8 +18,9 @@ class VgpuSession : public Session {
   Status write(Address to, std::span<const std::byte> bytes) override { return control_->write(to, bytes); }
   Status read(Address from, std::span<std::byte> bytes) override { return control_->read(from, bytes); }
   Result<vgpu::AllocationInfo> find(Address address) override { return control_->find(address); }
-  Status begin_window(const WindowOptions& options) override { return control_->begin_window(options); }
+  Result<WindowReport> begin_window(const WindowOptions& options) override { return control_->begin_window(options); }
   Result<WindowReport> end_window() override { return control_->end_window(); }
+  Result<WindowReport> outside() override { return control_->outside(); }
   Result<std::optional<Fault>> last_fault() override { return control_->last_fault(); }
   void kill() override { control_->kill(); }
 

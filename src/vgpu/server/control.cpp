@@ -142,18 +142,25 @@ Result<AllocationInfo> ControlClient::find(DevicePtr address) {
   return info;
 }
 
-Status ControlClient::begin_window(const WindowOptions& options) {
+Result<WindowReport> ControlClient::begin_window(const WindowOptions& options) {
   Writer fields;
   fields.i32(options.trial);
   fields.u8(options.reverse_blocks);
   fields.u8(options.poison);
-  std::string head;
-  return impl_->call(Op::kCtlBeginWindow, fields, {}, &head);
+  std::string head, text;
+  MC_RETURN_IF_ERROR(impl_->call(Op::kCtlBeginWindow, fields, {}, &head, {}, &text));
+  return decode_report(text);
 }
 
 Result<WindowReport> ControlClient::end_window() {
   std::string head, text;
   MC_RETURN_IF_ERROR(impl_->call(Op::kCtlEndWindow, Writer(), {}, &head, {}, &text));
+  return decode_report(text);
+}
+
+Result<WindowReport> ControlClient::outside() {
+  std::string head, text;
+  MC_RETURN_IF_ERROR(impl_->call(Op::kCtlOutside, Writer(), {}, &head, {}, &text));
   return decode_report(text);
 }
 

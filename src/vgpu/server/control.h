@@ -79,8 +79,10 @@ class ControlClient {
   Status write(DevicePtr to, std::span<const std::byte> bytes);
   Status read(DevicePtr from, std::span<std::byte> bytes);
   Result<AllocationInfo> find(DevicePtr address);
-  Status begin_window(const WindowOptions& options);
+  // Opens a window; returns what the device saw since the last window ended or outside() was asked.
+  Result<WindowReport> begin_window(const WindowOptions& options);
   Result<WindowReport> end_window();
+  Result<WindowReport> outside();              // what begin_window would return, without opening one; empty inside one
   Result<std::optional<Fault>> last_fault();   // sticky, also outside windows
   void kill();
 

@@ -30,10 +30,19 @@ void Ledger::clear() {
   launch_index_.clear();
 }
 
-void Ledger::begin(const WindowOptions& options) {
+WindowReport Ledger::begin(const WindowOptions& options) {
+  WindowReport before = take_outside();
   clear();
   options_ = options;
   open_ = true;
+  return before;
+}
+
+WindowReport Ledger::take_outside() {
+  if (open_) return {};
+  WindowReport out = std::move(report_);
+  clear();
+  return out;
 }
 
 WindowReport Ledger::end() {
@@ -90,7 +99,7 @@ void Ledger::printf_output(std::string_view text) {
 
 bool Ledger::report(std::string_view kind, std::string_view text) {
   if (kind == "refused" || kind == "booked") {
-    if (report_.refused_ops.size() < kMaxReports) report_.refused_ops.emplace_back(text);
+    if (open_ && report_.refused_ops.size() < kMaxReports) report_.refused_ops.emplace_back(text);
     return true;
   }
   if (kind == "unsupported") {

@@ -4,8 +4,9 @@
 //   ledger.launch(info.demangled, "candidate.so", config, outcome);
 //   WindowReport report = ledger.end();
 //
-// Between windows the same facts are collected and dropped, except the unread launch error and the protocol error, which
-// stay until somebody sees them. Not thread safe; the server's device lock guards it.
+// Between windows the same facts are collected for take_outside() and the next begin(), except the operators of torch, which
+// may run there. The unread launch error and the protocol error stay until a window's end sees them. Not thread safe; the
+// server's device lock guards it.
 #pragma once
 
 #include <map>
@@ -19,8 +20,9 @@ namespace musacoder::vgpu {
 
 class Ledger {
  public:
-  void begin(const WindowOptions& options);
+  WindowReport begin(const WindowOptions& options);   // returns take_outside()
   WindowReport end();
+  WindowReport take_outside();   // since the last window's end or the last take_outside(); empty inside a window
   bool open() const { return open_; }
   const WindowOptions& options() const { return options_; }
 

@@ -62,7 +62,7 @@ enum class Op : std::uint16_t {
   kLaunch = 14,        // u32 kernel, 6 × u32 grid and block, u64 dynamic shared, u8 cooperative, T params → u8 printf waiting
   kSymbol = 15,        // u32 module, T name → u64 address, u64 bytes
   kLabel = 16,         // u64 address, T label
-  kReport = 17,        // T kind, T text
+  kReport = 17,        // T kind, T text → u8 a window is open
   kErrorRead = 18,     // the process has asked for the last launch error
   kSynchronize = 19,   // → u8 printf waiting
   kMemoryInfo = 20,    // → u64 free, u64 total
@@ -74,9 +74,10 @@ enum class Op : std::uint16_t {
   kCtlWrite = 102,       // u64 to [bytes]
   kCtlRead = 103,        // u64 from, u64 bytes → [bytes]
   kCtlFind = 104,        // u64 address → u64 address, u64 bytes, T label, u64 kernel-written bytes
-  kCtlBeginWindow = 105, // i32 trial, u8 reverse blocks, u8 poison
+  kCtlBeginWindow = 105, // i32 trial, u8 reverse blocks, u8 poison → [report of what came before, as 108]
   kCtlEndWindow = 106,   // → [report, see records.h]
   kCtlLastFault = 107,   // → u8 present, fault
+  kCtlOutside = 108,     // → [report of what happened since the last window or report; empty while a window is open]
 };
 
 // The cudaError_t values that the server uses.

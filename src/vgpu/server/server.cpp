@@ -398,7 +398,8 @@ Handled Server::Impl::handle_client(Op op, Reader& in, Payload& payload, Reply& 
     case Op::kReport: {
       const std::string kind = in.text(protocol::kMaxTextBytes), text = in.text(protocol::kMaxTextBytes);
       return locked(true, [&] {
-        if (!ledger.report(kind, text)) fail(reply, Cuda::kInvalidValue, "unknown kind of report");
+        if (!ledger.report(kind, text)) return fail(reply, Cuda::kInvalidValue, "unknown kind of report");
+        reply.head.u8(ledger.open());
       });
     }
     case Op::kErrorRead: return locked(true, [&] { ledger.launch_error_read(); });
@@ -695,7 +696,9 @@ Handled Server::Impl::handle_control(Op op, Reader& in, Payload& payload, Reply&
       options.reverse_blocks = in.u8() != 0;
       options.poison = in.u8();
       return locked([&] {
-        ledger.begin(options);
+        Writer before;
+        encode(before, ledger.begin(options));
+        reply.payload = before.bytes();
         device.set_poison(options.poison);
         device.reset_provenance();
       });
@@ -704,6 +707,12 @@ Handled Server::Impl::handle_control(Op op, Reader& in, Payload& payload, Reply&
       return locked([&] {
         Writer out;
         encode(out, ledger.end());
+        reply.payload = out.bytes();
+      });
+    case Op::kCtlOutside:
+      return locked([&] {
+        Writer out;
+        encode(out, ledger.take_outside());
         reply.payload = out.bytes();
       });
     case Op::kCtlLastFault:

@@ -1,0 +1,45 @@
+import torch
+import torch.nn as nn
+from torch.utils.cpp_extension import load_inline
+
+cuda_source = r"""
+#include <torch/extension.h>
+__global__ void copy_kernel(const float* x, float* y, int count) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < count) y[i] = x[i];
+}
+
+torch::Tensor copy(torch::Tensor x) {
+  auto y = torch::empty_like(x);
+  int count = x.numel();
+  copy_kernel<<<(count + 255) / 256, 256>>>(x.data_ptr<float>(), y.data_ptr<float>(), count);
+  return y;
+}
+"""
+
+cpp_source = "torch::Tensor copy(torch::Tensor x);"
+
+extension = load_inline(
+    name="policy_off_by_operator",
+    cpp_sources=cpp_source,
+    cuda_sources=cuda_source,
+    functions=["copy"],
+)
+
+
+def attempt(operator, *arguments):
+    try:
+        getattr(torch.ops.musacoder, operator)(*arguments)
+    except Exception:
+        pass
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        attempt("set_policy", "report")
+        attempt("enforce", False)
+        attempt("record_cpu_ops", False)
+        y = torch.relu(x)
+        attempt("take_refused")
+        attempt("take_cpu_ops")
+        return extension.copy(y)
