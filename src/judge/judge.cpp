@@ -3,10 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <set>
 #include <string_view>
 
 #include "base/files.h"
@@ -113,6 +115,17 @@ std::vector<const ScaledConstant*> hard_coded_sizes(const std::vector<ScaledCons
   return found;
 }
 
+bool parse_size(const std::string& text, std::int64_t& size) {
+  auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+std::string sizes_text(const std::vector<ScaledConstant>& scaling) {
+  std::string text;
+  for (const auto& constant : scaling) text += fmt::format("{}{}={}", text.empty() ? "" : ", ", constant.name, constant.to);
+  return text;
+}
+
 }  // namespace
 
 // Everything that belongs to one lane and outlives a candidate.
@@ -133,6 +146,7 @@ struct Judge::Impl {
     json handle() const { return reply.value("handle", json()); }
   };
   OpenTask open;
+  std::set<std::string> axes_too_large;   // task and size that do not fit the budget
   std::map<std::string, json> audits;  // task key → audit reply
 
   // A request whose failure has a status of its own ("invalid_task:…" or "infra:…") in Error::message's first word.
@@ -245,6 +259,7 @@ class Run {
   void built();
   void decide();
   bool retry_with_pinned_sizes();
+  void look_along_axes();
   bool failed(const RunnerReply& reply, const std::string& step);
   bool device_fault();
   Result<device::WindowReport> collect_outside();
@@ -277,6 +292,7 @@ class Run {
   std::string failed_build_cause_;
   std::vector<std::uint64_t> passed_digests_;   // of the outputs of trials that passed
   int windows_ = 0;
+  int trials_ = config_.trials;
 };
 
 void Run::execute() {
@@ -291,6 +307,7 @@ void Run::execute() {
   if (extract() && open_task({}, config_.work_budget)) {
     attempt();
     if (retry_with_pinned_sizes()) attempt();
+    look_along_axes();
   }
   verdict_.reward = reward_of(verdict_).value;
 }
@@ -602,8 +619,8 @@ bool Run::construct() {
 
 bool Run::trials() {
   int passed = 0, counted = 0;
-  for (int index = 0; index < config_.trials; ++index) {
-    stage(fmt::format("run {}/{}", index + 1, config_.trials));
+  for (int index = 0; index < trials_; ++index) {
+    stage(fmt::format("run {}/{}", index + 1, trials_));
     Trial result;
     const bool reverse = index % 2 == 1;
     if (!trial(index, reverse, result)) {
@@ -845,6 +862,47 @@ bool Run::retry_with_pinned_sizes() {
   verdict_.notes.push_back(fmt::format("at scaled shapes the candidate ended in {}; judged again with {} as in the task",
                                        first_status, names));
   return true;
+}
+
+// Scaling makes every axis short. A kernel that covers no more than one block of an axis (1024 threads), or whose path for
+// long axes is another one, is right there and wrong on the task. So a verified candidate is called again with one long axis
+// at a time as in the task, or half of it, and the others shorter still.
+void Run::look_along_axes() {
+  constexpr int kMaxAxes = 3, kMaxOpens = 5, kAxisTrials = 2;
+  constexpr std::int64_t kBlock = 1024;
+  if (verdict_.status != "ok" || !verdict_.scaled) return;
+  const std::string scaled_task = lane_.open.key;
+  Verdict verified = verdict_;
+  int axes = 0, opens = 0;
+  trials_ = std::min(trials_, kAxisTrials);
+  for (const auto& constant : verified.scaling) {
+    std::int64_t full = 0, scaled = 0;
+    if (!parse_size(constant.from, full) || !parse_size(constant.to, scaled) || full <= kBlock || scaled > kBlock || constant.how != "auto") continue;
+    for (std::int64_t size = full; size > kBlock && axes < kMaxAxes && opens < kMaxOpens; size /= 2) {
+      const std::string name = fmt::format("{}={}", constant.name, size), key = scaled_task + name;
+      if (lane_.axes_too_large.contains(key)) continue;
+      ++opens;
+      if (!open_task({{constant.name, size}}, config_.axis_work_budget) || verdict_.work > 2 * config_.axis_work_budget) {
+        lane_.axes_too_large.insert(key);
+        continue;
+      }
+      ++axes;
+      attempt();
+      const std::string kind = status_class(verdict_.status);
+      verified.seconds = verdict_.seconds;
+      if (verdict_.status == "ok") {
+        verified.notes.push_back(fmt::format("also right with {}{}", name, size == full ? " as in the task" : ""));
+      } else if ((kind == "correctness_error" || kind == "runtime_error" || kind == "cheating") && verdict_.status != "runtime_error:timeout") {
+        verdict_.notes.push_back("right at the scaled sizes: " + sizes_text(verified.scaling));
+        finish(verdict_.status, fmt::format("with {}: {}", name, verdict_.cause));
+        return;
+      } else {
+        verified.notes.push_back(fmt::format("undecided with {}: {}", name, verdict_.status));
+      }
+      break;
+    }
+  }
+  verdict_ = std::move(verified);
 }
 
 Result<std::shared_ptr<Shared>> Shared::create(const JudgeConfig& config) {

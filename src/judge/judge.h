@@ -39,6 +39,7 @@ struct JudgeConfig {
   std::map<std::string, std::int64_t> set;      // constants pinned by hand
   double work_budget = 3e7;                     // reference FLOPs + bytes of one call at the scaled size
   double pinned_work_budget = 3e8;              // the same when a candidate's hard-coded sizes must stay
+  double axis_work_budget = 1.5e8;              // the same when a verified candidate is called again with one long axis
   bool audit = true;                            // trivial candidates must fail on the task first
   double reference_seconds = 60;                // one request to the reference runner
   double load_seconds = 60;                     // executing the candidate's Python, builds excluded
