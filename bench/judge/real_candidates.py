@@ -45,7 +45,7 @@ def make_rows(data):
         }
     for row in read_jsonl(data / "cuda_l1.jsonl"):
         yield "cuda_l1", {
-            "key": f"cuda_l1/level{row['level']}/{row['id']}",
+            "key": f"cuda_l1/level{row['level']}/{row['id']}/{row['sha'][:10]}",
             "level": row["level"],
             "name": f"level{row['level']}/{row['id']}",
             "run": "cuda_l1",
