@@ -234,7 +234,9 @@ class Run {
   BuildCallback builder() {
     return [this](const build::Extension& extension) { return build(extension); };
   }
+  bool cancelled() const { return request_.cancelled && request_.cancelled(); }
   base::Deadline deadline(double seconds) const {
+    if (cancelled()) return base::Deadline::in(0.1);
     const double left = config_.candidate_seconds - (seconds_since(begin_) - build_seconds_ - reference_seconds_);
     return base::Deadline::in(std::max(0.1, std::min(seconds, left)));
   }
@@ -270,8 +272,9 @@ void Run::execute() {
   verdict_.environment = lane_.shared->environment;
   if (extract() && open_task({}, config_.work_budget)) {
     attempt();
-    if (retry_with_pinned_sizes()) attempt();
+    if (!cancelled() && retry_with_pinned_sizes()) attempt();
   }
+  if (cancelled()) finish("infra:cancelled", "the job was cancelled");
   verdict_.reward = reward_of(verdict_).value;
 }
 
@@ -556,6 +559,7 @@ bool Run::construct() {
 bool Run::trials() {
   int passed = 0, counted = 0;
   for (int index = 0; index < config_.trials; ++index) {
+    if (cancelled()) return false;
     stage(fmt::format("run {}/{}", index + 1, config_.trials));
     Trial result;
     const bool reverse = index % 2 == 1;
@@ -596,7 +600,7 @@ bool Run::trial(int index, bool reverse, Trial& result, int salt) {
   result.index = index;
   result.reverse_blocks = reverse;
   const auto begin = Clock::now();
-  const std::uint64_t seed = (lane_.seed + static_cast<std::uint64_t>(index + 100 * salt) * 1000003u) & 0x7fffffffu;
+  const std::uint64_t seed = ((request_.seed ? request_.seed : lane_.seed) + static_cast<std::uint64_t>(index + 100 * salt) * 1000003u) & 0x7fffffffu;
   result.seed = seed;
   json prepared;
   {
