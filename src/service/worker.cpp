@@ -232,7 +232,7 @@ void WorkerPool::keep_alive(Lane& lane) {
   auto last = std::chrono::steady_clock::now();
   std::string last_lease;
   while (!lane.ended) {
-    lane.changed.wait_for(lock, std::chrono::milliseconds(200), [&] { return lane.ended || lane.stage_changed; });
+    lane.changed.wait_for(lock, std::chrono::milliseconds(200), [&] { return lane.ended || (lane.stage_changed && !lane.lease.empty()); });
     if (lane.ended) return;
     if (lane.lease.empty()) continue;
     if (lane.lease != last_lease) {
