@@ -287,7 +287,7 @@ def test_path_traversal(server, path):
 
 
 def test_task_is_never_a_path(server):
-    for name in ("/etc/passwd", "../tasks/activation/1_relu.py", str(ROOT / "tasks/activation/1_relu.py"), "http://127.0.0.1:1/x"):
+    for name in ("/etc/passwd", "../tasks/activation/1_relu.py", str(ROOT / "corpus/quickstart/right_relu/candidate.py"), "http://127.0.0.1:1/x"):
         server.post("/v1/jobs", {"candidate": "x", "task": name}, expect=404)
 
 
