@@ -1,4 +1,5 @@
-// `musacoder serve`: tokens, queue, store, lanes and the server put together; runs until a signal, then drains.
+// `musacoder serve`: tokens, queue, store, lanes and the server put together; runs until a signal, then
+// drains.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -24,7 +25,9 @@ int usage(const std::string& message) {
   return 2;
 }
 
-int code_of(const Error& error) { return error.code == Code::kInvalidArgument || error.code == Code::kNotFound ? 2 : 3; }
+int code_of(const Error& error) {
+  return error.code == Code::kInvalidArgument || error.code == Code::kNotFound ? 2 : 3;
+}
 
 int refuse(const Error& error) {
   fmt::print(stderr, "musacoder serve: {}\n", error.message);
@@ -34,15 +37,22 @@ int refuse(const Error& error) {
 }  // namespace
 
 int run_serve(const ServeOptions& options) {
-  if (base::log_level() < LogLevel::kInfo && !std::getenv("MUSACODER_LOG")) base::set_log_level(LogLevel::kInfo);
+  if (base::log_level() < LogLevel::kInfo && !std::getenv("MUSACODER_LOG"))
+    base::set_log_level(LogLevel::kInfo);
   service::ServiceConfig config;
   for (const auto& text : options.listen) {
     auto endpoint = service::parse_endpoint(text);
     if (!endpoint) return usage(endpoint.error().message);
     if (!service::is_loopback(*endpoint) && options.token_file.empty())
-      return usage(fmt::format("{} can be reached from other machines: give --token-file (docs/service.md, Tokens)", text));
+      return usage(fmt::format(
+          "{} can be reached from other machines: give --token-file (docs/service.md, Tokens)", text));
     if (!service::is_loopback(*endpoint) && options.tls_cert.empty())
-      log_event(LogLevel::kWarning, "no_tls", {{"listen", text}, {"advice", std::string("tokens travel in the clear; give --tls-cert and --tls-key, or keep the network private")}});
+      log_event(
+          LogLevel::kWarning, "no_tls",
+          {{"listen", text},
+           {"advice",
+            std::string(
+                "tokens travel in the clear; give --tls-cert and --tls-key, or keep the network private")}});
   }
   if (!options.token_file.empty()) {
     auto tokens = service::TokenSet::load(options.token_file);
@@ -59,7 +69,8 @@ int run_serve(const ServeOptions& options) {
   config.policy = options.judge.policy;
   config.max_queued = options.max_queued;
   config.keep_days = options.keep_days;
-  if (const std::string page = judge->runtime_dir + "/dashboard/index.html"; base::exists(page)) config.dashboard = page;
+  if (const std::string page = judge->runtime_dir + "/dashboard/index.html"; base::exists(page))
+    config.dashboard = page;
 
   service::QueueConfig queue_config;
   queue_config.max_queued = options.max_queued;
@@ -95,7 +106,8 @@ int run_serve(const ServeOptions& options) {
   }
   for (const auto& address : server.addresses()) {
     fmt::print("listening on {}://{}\n", options.tls_cert.empty() ? "http" : "https", address);
-    log_event(LogLevel::kInfo, "listening", {{"address", address}, {"lanes", std::int64_t{lanes}}, {"queue", options.queue}});
+    log_event(LogLevel::kInfo, "listening",
+              {{"address", address}, {"lanes", std::int64_t{lanes}}, {"queue", options.queue}});
   }
   std::fflush(stdout);
   int code = 0;

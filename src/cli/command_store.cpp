@@ -29,7 +29,10 @@ Result<std::unique_ptr<store::Store>> open(const StoreOptions& options) {
 }
 
 store::Query query_of(const StoreOptions& options, std::size_t limit) {
-  store::Query query{.task = options.task, .status = options.status, .status_class = options.status_class, .text = options.text};
+  store::Query query{.task = options.task,
+                     .status = options.status,
+                     .status_class = options.status_class,
+                     .text = options.text};
   if (options.days > 0) query.since = std::time(nullptr) - static_cast<std::int64_t>(options.days * 86400);
   query.limit = limit > 0 ? limit : static_cast<std::size_t>(std::numeric_limits<std::int64_t>::max());
   return query;
@@ -60,19 +63,24 @@ std::string csv_cell(std::string text) {
 }
 
 constexpr const char* kCsvHeader =
-    "key,stored_at,task,task_hash,candidate_hash,backend,gpu,policy,status,verified,q,reward,speedup_eager,speedup_compile,seconds,cause,extra\n";
+    "key,stored_at,task,task_hash,candidate_hash,backend,gpu,policy,status,verified,q,reward,speedup_eager,"
+    "speedup_compile,seconds,cause,extra\n";
 
 std::string csv_line(const store::StoredVerdict& row) {
   const judge::Verdict& v = row.verdict;
-  auto number = [](const std::optional<double>& value) { return value ? fmt::format("{}", *value) : std::string(); };
+  auto number = [](const std::optional<double>& value) {
+    return value ? fmt::format("{}", *value) : std::string();
+  };
   auto total = v.seconds.find("total");
   std::string line;
-  for (const std::string& text : {row.key, base::iso_time(static_cast<double>(row.stored_at)), v.task, v.task_hash, v.candidate_hash, v.backend, v.gpu, v.policy,
-                                  v.status, std::string(v.status == "ok" ? "1" : "0")})
+  for (const std::string& text :
+       {row.key, base::iso_time(static_cast<double>(row.stored_at)), v.task, v.task_hash, v.candidate_hash,
+        v.backend, v.gpu, v.policy, v.status, std::string(v.status == "ok" ? "1" : "0")})
     line += csv_cell(text) + ",";
   // Numbers are written as they are: a minus is no formula.
-  for (const std::string& text : {fmt::format("{}", v.q), number(v.reward), number(v.speedup_eager), number(v.speedup_compile),
-                                  total == v.seconds.end() ? std::string() : fmt::format("{}", total->second)})
+  for (const std::string& text :
+       {fmt::format("{}", v.q), number(v.reward), number(v.speedup_eager), number(v.speedup_compile),
+        total == v.seconds.end() ? std::string() : fmt::format("{}", total->second)})
     line += text + ",";
   return line + csv_cell(v.cause) + "," + csv_cell(row.extra) + "\n";
 }
@@ -88,8 +96,9 @@ int run_store_query(const StoreOptions& options) {
       fmt::print("{}", json_line(row));
       return ok();
     }
-    table.add({base::iso_time(static_cast<double>(row.stored_at)), base::printable(row.verdict.task, false), row.verdict.status,
-               row.verdict.reward ? fmt::format("{:g}", *row.verdict.reward) : "-", base::printable(row.verdict.cause, false)});
+    table.add({base::iso_time(static_cast<double>(row.stored_at)), base::printable(row.verdict.task, false),
+               row.verdict.status, row.verdict.reward ? fmt::format("{:g}", *row.verdict.reward) : "-",
+               base::printable(row.verdict.cause, false)});
     return ok();
   });
   if (!done) return refuse(done.error());
@@ -107,7 +116,8 @@ int run_store_export(const StoreOptions& options) {
   std::size_t count = 0;
   auto write = [&](const std::string& text) -> Status {
     if (std::fwrite(text.data(), 1, text.size(), file) != text.size())
-      return fail(Code::kResourceExhausted, "cannot write {}: is the disk full?", options.out.empty() ? "stdout" : part);
+      return fail(Code::kResourceExhausted, "cannot write {}: is the disk full?",
+                  options.out.empty() ? "stdout" : part);
     return ok();
   };
   Status done = csv ? write(kCsvHeader) : ok();
@@ -116,10 +126,12 @@ int run_store_export(const StoreOptions& options) {
       ++count;
       return write(csv ? csv_line(row) : json_line(row));
     });
-  if (std::fflush(file) != 0 && done) done = fail(Code::kResourceExhausted, "cannot write {}: is the disk full?", part);
+  if (std::fflush(file) != 0 && done)
+    done = fail(Code::kResourceExhausted, "cannot write {}: is the disk full?", part);
   if (options.out.empty()) return done ? 0 : refuse(done.error());
   std::fclose(file);
-  if (done && std::rename(part.c_str(), options.out.c_str()) != 0) done = fail(Code::kUnavailable, "cannot rename {} to {}", part, options.out);
+  if (done && std::rename(part.c_str(), options.out.c_str()) != 0)
+    done = fail(Code::kUnavailable, "cannot rename {} to {}", part, options.out);
   if (!done) {
     std::remove(part.c_str());
     return refuse(done.error());
@@ -131,7 +143,8 @@ int run_store_export(const StoreOptions& options) {
 int run_store_prune(const StoreOptions& options) {
   auto store = open(options);
   if (!store) return refuse(store.error());
-  auto count = (*store)->prune(std::time(nullptr) - static_cast<std::int64_t>(options.days * 86400), options.infra_only);
+  auto count = (*store)->prune(std::time(nullptr) - static_cast<std::int64_t>(options.days * 86400),
+                               options.infra_only);
   if (!count) return refuse(count.error());
   fmt::print("{} verdicts removed\n", *count);
   return 0;

@@ -37,7 +37,8 @@ int refuse(const Error& error) {
 }  // namespace
 
 int run_worker(const WorkerOptions& options) {
-  if (base::log_level() < LogLevel::kInfo && !std::getenv("MUSACODER_LOG")) base::set_log_level(LogLevel::kInfo);
+  if (base::log_level() < LogLevel::kInfo && !std::getenv("MUSACODER_LOG"))
+    base::set_log_level(LogLevel::kInfo);
   auto judge = judge_config(options.judge);
   if (!judge) return refuse(judge.error());
   std::unique_ptr<service::WorkSource> source;
@@ -45,11 +46,14 @@ int run_worker(const WorkerOptions& options) {
   if (options.queue.rfind("http", 0) == 0) {
     auto token = token_of(options);
     if (!token) return refuse(token.error());
-    auto made = service::make_http_source({.url = options.queue, .token = *token, .ca_file = options.ca_file});
+    auto made =
+        service::make_http_source({.url = options.queue, .token = *token, .ca_file = options.ca_file});
     if (!made) return refuse(made.error());
     source = std::move(*made);
   } else {
-    if (options.queue == "memory") return refuse({Code::kInvalidArgument, "a memory queue lives in its server; give sqlite:PATH or http://HOST:PORT"});
+    if (options.queue == "memory")
+      return refuse({Code::kInvalidArgument,
+                     "a memory queue lives in its server; give sqlite:PATH or http://HOST:PORT"});
     auto opened = service::open_queue(options.queue, {});
     if (!opened) return refuse(opened.error());
     queue = std::move(*opened);
@@ -57,9 +61,11 @@ int run_worker(const WorkerOptions& options) {
   StopSignal stop;
   service::JudgeExecutors executors(*judge);
   if (auto ready = executors.prepare(); !ready) return refuse(ready.error());
-  const int lanes = options.lanes > 0 ? options.lanes : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  service::WorkerPool pool(source ? *source : *queue, [&](int lane) { return executors.make(lane); },
-                           {.lanes = lanes, .visibility_s = options.visibility_s, .name_prefix = options.name});
+  const int lanes =
+      options.lanes > 0 ? options.lanes : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  service::WorkerPool pool(
+      source ? *source : *queue, [&](int lane) { return executors.make(lane); },
+      {.lanes = lanes, .visibility_s = options.visibility_s, .name_prefix = options.name});
   pool.start();
   fmt::print("working for {} with {} lanes\n", options.queue, lanes);
   std::fflush(stdout);

@@ -27,7 +27,7 @@ StopSignal::StopSignal() {
   if (pipe2(fds, O_CLOEXEC | O_NONBLOCK) != 0) return;
   read_fd_ = fds[0];
   g_write_fd = fds[1];
-  struct sigaction action {};
+  struct sigaction action{};
   action.sa_handler = on_stop;
   action.sa_flags = SA_RESTART;
   sigaction(SIGTERM, &action, nullptr);

@@ -15,7 +15,8 @@ class StopSignal {
   ~StopSignal();
   StopSignal(const StopSignal&) = delete;
   StopSignal& operator=(const StopSignal&) = delete;
-  // Until a signal came that was not waited for yet, or the time is over (negative: for ever). Whether one came.
+  // Until a signal came that was not waited for yet, or the time is over (negative: for ever). Whether one
+  // came.
   bool wait(double seconds = -1);
 
  private:

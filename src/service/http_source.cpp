@@ -40,11 +40,13 @@ class Connection {
  public:
   Connection(const Url& url, net::ssl::context* tls) : url_(url), tls_(tls) {}
 
-  Result<HttpReply> post(const std::string& path, const std::string& body, const std::string& token, double timeout_s) {
+  Result<HttpReply> post(const std::string& path, const std::string& body, const std::string& token,
+                         double timeout_s) {
     // A kept connection may have been closed meanwhile: then once more on a new one.
     const bool kept = open();
     auto reply = exchange(path, body, token, timeout_s);
-    if (!reply && kept && reply.error().code == Code::kUnavailable) reply = exchange(path, body, token, timeout_s);
+    if (!reply && kept && reply.error().code == Code::kUnavailable)
+      reply = exchange(path, body, token, timeout_s);
     return reply;
   }
 
@@ -54,11 +56,13 @@ class Connection {
 
   bool open() const { return !std::holds_alternative<std::monostate>(stream_); }
 
-  Result<HttpReply> exchange(const std::string& path, const std::string& body, const std::string& token, double timeout_s) {
+  Result<HttpReply> exchange(const std::string& path, const std::string& body, const std::string& token,
+                             double timeout_s) {
     Result<HttpReply> result = fail(Code::kUnavailable, "no reply");
     io_.restart();
     net::co_spawn(
-        io_, [&]() -> net::awaitable<void> { result = co_await talk(path, body, token, timeout_s); }, net::detached);
+        io_, [&]() -> net::awaitable<void> { result = co_await talk(path, body, token, timeout_s); },
+        net::detached);
     io_.run();
     if (!result) {
       stream_ = std::monostate{};
@@ -67,10 +71,13 @@ class Connection {
     return result;
   }
 
-  net::awaitable<Result<HttpReply>> talk(std::string path, std::string body, std::string token, double timeout_s) {
-    const auto limit = std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(timeout_s));
+  net::awaitable<Result<HttpReply>> talk(std::string path, std::string body, std::string token,
+                                         double timeout_s) {
+    const auto limit = std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+        std::chrono::duration<double>(timeout_s));
     auto broken = [&](const char* doing, const boost::system::error_code& error) -> Result<HttpReply> {
-      return fail(error == beast::error::timeout ? Code::kDeadlineExceeded : Code::kUnavailable, "{} {}:{}: {}", doing, url_.host, url_.port, error.message());
+      return fail(error == beast::error::timeout ? Code::kDeadlineExceeded : Code::kUnavailable,
+                  "{} {}:{}: {}", doing, url_.host, url_.port, error.message());
     };
     if (!open()) {
       net::ip::tcp::resolver resolver(io_);
@@ -94,7 +101,9 @@ class Connection {
       }
     }
     http::request<http::string_body> request(http::verb::post, path, 11);
-    request.set(http::field::host, (url_.host.find(':') == std::string::npos ? url_.host : "[" + url_.host + "]") + ":" + url_.port);
+    request.set(
+        http::field::host,
+        (url_.host.find(':') == std::string::npos ? url_.host : "[" + url_.host + "]") + ":" + url_.port);
     request.set(http::field::user_agent, "musacoder-worker");
     request.set(http::field::content_type, "application/json");
     if (!token.empty()) request.set(http::field::authorization, "Bearer " + token);
@@ -143,14 +152,23 @@ class HttpSource : public WorkSource {
     tls_ = std::make_unique<net::ssl::context>(net::ssl::context::tls_client);
     boost::system::error_code error;
     tls_->set_verify_mode(net::ssl::verify_peer);
-    if (config_.ca_file.empty()) tls_->set_default_verify_paths(error);
-    else tls_->load_verify_file(config_.ca_file, error);
-    if (error) return fail(Code::kInvalidArgument, "cannot use the certificates of {}: {}", config_.ca_file, error.message());
+    if (config_.ca_file.empty())
+      tls_->set_default_verify_paths(error);
+    else
+      tls_->load_verify_file(config_.ca_file, error);
+    if (error)
+      return fail(Code::kInvalidArgument, "cannot use the certificates of {}: {}", config_.ca_file,
+                  error.message());
     return ok();
   }
 
   Result<std::optional<Lease>> lease(const LeaseRequest& request, double wait_s) override {
-    auto reply = call("/v1/lease", {{"worker", request.worker}, {"wait_s", wait_s}, {"visibility_s", request.visibility_s}, {"prefer", request.prefer}}, wait_s);
+    auto reply = call("/v1/lease",
+                      {{"worker", request.worker},
+                       {"wait_s", wait_s},
+                       {"visibility_s", request.visibility_s},
+                       {"prefer", request.prefer}},
+                      wait_s);
     if (!reply) return tl::unexpected(reply.error());
     if (reply->is_null()) return std::optional<Lease>();
     try {
@@ -159,7 +177,8 @@ class HttpSource : public WorkSource {
       lease.id = given.at("id").get<std::string>();
       const json& job = given.at("job");
       if (job.value("version", 1) > kRecordVersion)
-        return fail(Code::kUnsupported, "the server's jobs are of a newer version ({}): update this worker", job.value("version", 1));
+        return fail(Code::kUnsupported, "the server's jobs are of a newer version ({}): update this worker",
+                    job.value("version", 1));
       lease.job.id = job.at("id").get<std::string>();
       lease.job.lease = lease.id;
       lease.job.lease_until = given.value("until", 0.0);
@@ -173,8 +192,10 @@ class HttpSource : public WorkSource {
     }
   }
 
-  Result<HeartbeatReply> heartbeat(const std::string& lease, const std::string& stage, double visibility_s) override {
-    auto reply = call("/v1/heartbeat", {{"lease", lease}, {"stage", stage.substr(0, 128)}, {"visibility_s", visibility_s}}, 0);
+  Result<HeartbeatReply> heartbeat(const std::string& lease, const std::string& stage,
+                                   double visibility_s) override {
+    auto reply = call("/v1/heartbeat",
+                      {{"lease", lease}, {"stage", stage.substr(0, 128)}, {"visibility_s", visibility_s}}, 0);
     if (!reply) return tl::unexpected(reply.error());
     return HeartbeatReply{reply->value("cancel", false), reply->value("until", 0.0)};
   }
@@ -220,8 +241,9 @@ class HttpSource : public WorkSource {
     if (parsed && parsed->is_object() && parsed->contains("error") && (*parsed)["error"].is_object())
       message += ": " + (*parsed)["error"].value("message", std::string());
     const Code code = reply->status == 409 ? Code::kNotFound
-                      : reply->status == 429 || reply->status >= 500 || reply->status == 408 ? Code::kUnavailable
-                                                                                            : Code::kInvalidArgument;
+                      : reply->status == 429 || reply->status >= 500 || reply->status == 408
+                          ? Code::kUnavailable
+                          : Code::kInvalidArgument;
     return tl::unexpected(Error{code, message});
   }
 
@@ -237,9 +259,13 @@ class HttpSource : public WorkSource {
 Result<Url> parse_url(const std::string& text) {
   Url url;
   std::string rest;
-  if (text.rfind("http://", 0) == 0) rest = text.substr(7);
-  else if (text.rfind("https://", 0) == 0) rest = text.substr(8), url.tls = true;
-  else return fail(Code::kInvalidArgument, "'{}' is no address of a service; give http://HOST:PORT or https://HOST:PORT", text);
+  if (text.rfind("http://", 0) == 0)
+    rest = text.substr(7);
+  else if (text.rfind("https://", 0) == 0)
+    rest = text.substr(8), url.tls = true;
+  else
+    return fail(Code::kInvalidArgument,
+                "'{}' is no address of a service; give http://HOST:PORT or https://HOST:PORT", text);
   while (!rest.empty() && rest.back() == '/') rest.pop_back();
   const bool v6 = !rest.empty() && rest[0] == '[';
   const auto bracket = rest.find(']');
@@ -247,9 +273,10 @@ Result<Url> parse_url(const std::string& text) {
   url.host = rest.substr(0, colon);
   url.port = colon == std::string::npos ? (url.tls ? "443" : "80") : rest.substr(colon + 1);
   if (v6 && bracket != std::string::npos) url.host = rest.substr(1, bracket - 1);
-  if (url.host.empty() || rest.find_first_of("/@?# ") != std::string::npos || url.port.empty() || url.port.size() > 5 ||
-      url.port.find_first_not_of("0123456789") != std::string::npos)
-    return fail(Code::kInvalidArgument, "'{}' is no address of a service; give http://HOST:PORT or https://HOST:PORT", text);
+  if (url.host.empty() || rest.find_first_of("/@?# ") != std::string::npos || url.port.empty() ||
+      url.port.size() > 5 || url.port.find_first_not_of("0123456789") != std::string::npos)
+    return fail(Code::kInvalidArgument,
+                "'{}' is no address of a service; give http://HOST:PORT or https://HOST:PORT", text);
   return url;
 }
 

@@ -17,43 +17,69 @@ int hex_digit(char c) {
 ApiResult<double> number_of(const std::string& text, const char* name, double low, double high) {
   double value = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || !std::isfinite(value) || value < low || value > high)
-    return api_error(400, fmt::format("query parameter {} is a number from {} to {}, not '{}'", name, low, high, text.substr(0, 64)), name);
+  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || !std::isfinite(value) ||
+      value < low || value > high)
+    return api_error(400,
+                     fmt::format("query parameter {} is a number from {} to {}, not '{}'", name, low, high,
+                                 text.substr(0, 64)),
+                     name);
   return value;
 }
 
 }  // namespace
 
 tl::unexpected<ApiError> api_error(int status, std::string message, std::string field) {
-  return tl::unexpected<ApiError>(ApiError{status, api_code(status), std::move(message), std::move(field), 0, std::nullopt});
+  return tl::unexpected<ApiError>(
+      ApiError{status, api_code(status), std::move(message), std::move(field), 0, std::nullopt});
 }
 
 const char* api_code(int status) {
   switch (status) {
-    case 400: case 415: case 422: return "INVALID_ARGUMENT";
-    case 401: return "UNAUTHENTICATED";
-    case 403: return "PERMISSION_DENIED";
-    case 404: return "NOT_FOUND";
-    case 405: return "METHOD_NOT_ALLOWED";
-    case 408: return "DEADLINE_EXCEEDED";
-    case 409: return "CONFLICT";
-    case 413: case 431: return "TOO_LARGE";
-    case 429: return "RESOURCE_EXHAUSTED";
-    case 503: return "UNAVAILABLE";
-    default: return "INTERNAL";
+    case 400:
+    case 415:
+    case 422:
+      return "INVALID_ARGUMENT";
+    case 401:
+      return "UNAUTHENTICATED";
+    case 403:
+      return "PERMISSION_DENIED";
+    case 404:
+      return "NOT_FOUND";
+    case 405:
+      return "METHOD_NOT_ALLOWED";
+    case 408:
+      return "DEADLINE_EXCEEDED";
+    case 409:
+      return "CONFLICT";
+    case 413:
+    case 431:
+      return "TOO_LARGE";
+    case 429:
+      return "RESOURCE_EXHAUSTED";
+    case 503:
+      return "UNAVAILABLE";
+    default:
+      return "INTERNAL";
   }
 }
 
 ApiError api_error_of(const Error& error) {
   ApiError result;
   switch (error.code) {
-    case Code::kInvalidArgument: result.status = 422; break;
-    case Code::kNotFound: result.status = 404; break;
-    case Code::kUnavailable: case Code::kResourceExhausted: case Code::kDeadlineExceeded:
+    case Code::kInvalidArgument:
+      result.status = 422;
+      break;
+    case Code::kNotFound:
+      result.status = 404;
+      break;
+    case Code::kUnavailable:
+    case Code::kResourceExhausted:
+    case Code::kDeadlineExceeded:
       result.status = 503;
       result.retry_after_s = 2;
       break;
-    default: result.status = 500;
+    default:
+      result.status = 500;
   }
   result.code = error.code == Code::kResourceExhausted ? "RESOURCE_EXHAUSTED" : api_code(result.status);
   result.message = error.message;
@@ -92,7 +118,8 @@ std::optional<std::string> percent_decode(std::string_view text, bool plus_is_sp
 
 ApiResult<Request> parse_target(std::string_view target) {
   Request request;
-  if (target.empty() || target[0] != '/') return api_error(400, "the request target must be a path that begins with /");
+  if (target.empty() || target[0] != '/')
+    return api_error(400, "the request target must be a path that begins with /");
   if (const auto hash = target.find('#'); hash != std::string_view::npos) target = target.substr(0, hash);
   const auto mark = target.find('?');
   auto path = percent_decode(target.substr(0, mark), false);
@@ -116,23 +143,29 @@ ApiResult<Request> parse_target(std::string_view target) {
     if (item.empty()) continue;
     const auto equals = item.find('=');
     auto name = percent_decode(item.substr(0, equals), true);
-    auto value = percent_decode(equals == std::string_view::npos ? std::string_view() : item.substr(equals + 1), true);
-    if (!name || !value) return api_error(400, "the query has a broken percent escape or a control character");
+    auto value =
+        percent_decode(equals == std::string_view::npos ? std::string_view() : item.substr(equals + 1), true);
+    if (!name || !value)
+      return api_error(400, "the query has a broken percent escape or a control character");
     request.query_items.emplace_back(std::move(*name), std::move(*value));
     if (request.query_items.size() > 64) return api_error(400, "more than 64 query parameters");
   }
   return request;
 }
 
-ApiResult<double> query_number(const Request& request, const char* name, double otherwise, double low, double high) {
+ApiResult<double> query_number(const Request& request, const char* name, double otherwise, double low,
+                               double high) {
   if (!request.has_query(name)) return otherwise;
   return number_of(request.query(name), name, low, high);
 }
 
-ApiResult<std::size_t> query_count(const Request& request, const char* name, std::size_t otherwise, std::size_t low, std::size_t high) {
-  auto value = query_number(request, name, static_cast<double>(otherwise), static_cast<double>(low), static_cast<double>(high));
+ApiResult<std::size_t> query_count(const Request& request, const char* name, std::size_t otherwise,
+                                   std::size_t low, std::size_t high) {
+  auto value = query_number(request, name, static_cast<double>(otherwise), static_cast<double>(low),
+                            static_cast<double>(high));
   if (!value) return tl::unexpected(value.error());
-  if (*value != std::floor(*value)) return api_error(400, fmt::format("query parameter {} is a whole number", name), name);
+  if (*value != std::floor(*value))
+    return api_error(400, fmt::format("query parameter {} is a whole number", name), name);
   return static_cast<std::size_t>(*value);
 }
 

@@ -16,7 +16,8 @@ namespace {
 
 using nlohmann::json;
 
-constexpr std::array<const char*, 6> kStateNames = {"queued", "running", "done", "failed", "cancelled", "expired"};
+constexpr std::array<const char*, 6> kStateNames = {"queued", "running",   "done",
+                                                    "failed", "cancelled", "expired"};
 
 std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
 
@@ -83,7 +84,8 @@ std::optional<JobState> state_from_name(const std::string& name) {
 std::string content_hash(const JobSpec& spec) {
   base::Sha256 hash;
   hash.field("job-content-1");
-  for (const std::string* text : {&spec.task_id, &spec.reference, &spec.candidate, &spec.candidate_name, &spec.policy})
+  for (const std::string* text :
+       {&spec.task_id, &spec.reference, &spec.candidate, &spec.candidate_name, &spec.policy})
     hash.field(*text);
   hash.field(std::to_string(spec.seed));
   hash.field(std::to_string(spec.round));
@@ -106,7 +108,8 @@ Job new_job(const JobSpec& spec, double now) {
   return job;
 }
 
-bool on_lease(Job& job, const std::string& worker, const std::string& lease, double now, double visibility_s) {
+bool on_lease(Job& job, const std::string& worker, const std::string& lease, double now,
+              double visibility_s) {
   if (job.state != JobState::kQueued) return false;
   job.state = JobState::kRunning;
   job.worker = worker;
@@ -152,7 +155,8 @@ bool on_lease_lost(Job& job, double now, const RetryPolicy& policy) {
   ++job.deaths;
   if (job.deaths >= policy.poison_deaths) {
     end_without_verdict(job, JobState::kFailed, "infra:poison", now);
-    job.outcome.feedback = fmt::format("{} workers died under this job or fell silent, the last one was {}", job.deaths, job.worker);
+    job.outcome.feedback = fmt::format("{} workers died under this job or fell silent, the last one was {}",
+                                       job.deaths, job.worker);
   } else {
     back_to_queue(job, now);
   }
@@ -219,7 +223,10 @@ Result<JobSpec> spec_from_text(const std::string& text) {
 }
 
 std::string outcome_to_text(const Outcome& outcome) {
-  json value = {{"status", outcome.status}, {"feedback", outcome.feedback}, {"code", outcome.code}, {"verdict", outcome.verdict}};
+  json value = {{"status", outcome.status},
+                {"feedback", outcome.feedback},
+                {"code", outcome.code},
+                {"verdict", outcome.verdict}};
   value["reward"] = outcome.reward ? json(*outcome.reward) : json();
   return dump(value);
 }
@@ -233,7 +240,8 @@ Result<Outcome> outcome_from_text(const std::string& text) {
   outcome.feedback = text_of(value, "feedback");
   outcome.code = text_of(value, "code");
   outcome.verdict = text_of(value, "verdict");
-  if (auto it = value.find("reward"); it != value.end() && it->is_number()) outcome.reward = it->get<double>();
+  if (auto it = value.find("reward"); it != value.end() && it->is_number())
+    outcome.reward = it->get<double>();
   return outcome;
 }
 

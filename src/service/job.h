@@ -1,17 +1,20 @@
-// A job: one candidate to be judged, from submission to its one end. And the rules by which it moves between states,
-// as pure functions over the record, so that every queue keeps the same rules.
+// A job: one candidate to be judged, from submission to its one end. And the rules by which it moves between
+// states, as pure functions over the record, so that every queue keeps the same rules.
 //
 //   queued ──lease──▶ running ──complete──▶ done
 //     ▲ │                │ │
-//     │ └─cancel, deadline─┴──▶ cancelled, expired          lease lost: back to queued, or failed (infra:poison)
-//     └──── fault, retry ──┘                                fault: back to queued, or failed (the last fault)
+//     │ └─cancel, deadline─┴──▶ cancelled, expired          lease lost: back to queued, or failed
+//     (infra:poison) └──── fault, retry ──┘                                fault: back to queued, or failed
+//     (the last fault)
 //
 //   Job job = new_job(spec, "j-…", now);
 //   on_lease(job, "host/1/0", "lease-…", now, 30);
-//   on_complete(job, outcome, now, policy);      // done; or queued again when the outcome is an infra verdict
+//   on_complete(job, outcome, now, policy);      // done; or queued again when the outcome is an infra
+//   verdict
 //
-// An ended job never changes again: every rule returns false on it and leaves it alone. Times are Unix seconds.
-// Records are versioned: a program skips records that a newer one wrote (see Job::version). Pure functions, thread safe.
+// An ended job never changes again: every rule returns false on it and leaves it alone. Times are Unix
+// seconds. Records are versioned: a program skips records that a newer one wrote (see Job::version). Pure
+// functions, thread safe.
 #pragma once
 
 #include <cstdint>
@@ -34,20 +37,20 @@ inline bool has_ended(JobState state) { return state >= JobState::kDone; }
 struct JobSpec {
   std::string task_id, reference, candidate, candidate_name;
   std::string policy = "strict";
-  std::uint64_t seed = 0;             // 0: drawn by the judge
+  std::uint64_t seed = 0;  // 0: drawn by the judge
   int round = 1;
-  int priority = 0;                   // higher first
-  double deadline_at = 0;             // 0: none
-  std::string owner;                  // name of the token
-  std::string idempotency_key;        // "" none
+  int priority = 0;             // higher first
+  double deadline_at = 0;       // 0: none
+  std::string owner;            // name of the token
+  std::string idempotency_key;  // "" none
   std::string extra = "{}";
-  bool reuse = true;                  // an earlier decided verdict of the same content answers
-  bool attach = false;                // an unfinished job of the same owner and content is returned instead of a new one
+  bool reuse = true;    // an earlier decided verdict of the same content answers
+  bool attach = false;  // an unfinished job of the same owner and content is returned instead of a new one
 };
 
 // What judging gave. `verdict` is JSON text, "" where no judge finished.
 struct Outcome {
-  std::string status;                 // "ok", "infra:disk"
+  std::string status;  // "ok", "infra:disk"
   std::optional<double> reward;
   std::string verdict, feedback, code;
 };
@@ -55,23 +58,23 @@ struct Outcome {
 struct Job {
   int version = kRecordVersion;
   std::string id;
-  std::uint64_t sequence = 0;         // order of submission, set by the queue
+  std::uint64_t sequence = 0;  // order of submission, set by the queue
   JobSpec spec;
   JobState state = JobState::kQueued;
   double created_at = 0, not_before = 0, started_at = 0, finished_at = 0;
-  std::string lease, worker, stage;   // lease stays after the end, so that its holder can be told to stop
+  std::string lease, worker, stage;  // lease stays after the end, so that its holder can be told to stop
   double lease_until = 0;
-  int attempts = 0;                   // leases given
-  int faults = 0;                     // tries that ended in an infrastructure fault
-  int deaths = 0;                     // workers that died or fell silent under it
-  bool cached = false;                // answered from an earlier verdict
+  int attempts = 0;     // leases given
+  int faults = 0;       // tries that ended in an infrastructure fault
+  int deaths = 0;       // workers that died or fell silent under it
+  bool cached = false;  // answered from an earlier verdict
   Outcome outcome;
-  std::uint64_t revision = 0;         // grows with every change of any job, set by the queue
+  std::uint64_t revision = 0;  // grows with every change of any job, set by the queue
 };
 
 struct RetryPolicy {
-  int max_faults = 3;                 // tries; the last fault ends the job as failed
-  int poison_deaths = 3;              // workers
+  int max_faults = 3;     // tries; the last fault ends the job as failed
+  int poison_deaths = 3;  // workers
   double backoff_s = 1, max_backoff_s = 30;
 };
 

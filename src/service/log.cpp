@@ -17,8 +17,10 @@ void log_event(base::LogLevel level, const char* event, LogFields fields) {
   for (const auto& [key, value] : fields)
     std::visit(
         [&, name = key](const auto& v) {
-          if constexpr (std::is_same_v<std::decay_t<decltype(v)>, std::string>) line[name] = v.substr(0, 512);
-          else line[name] = v;
+          if constexpr (std::is_same_v<std::decay_t<decltype(v)>, std::string>)
+            line[name] = v.substr(0, 512);
+          else
+            line[name] = v;
         },
         value);
   const std::string text = line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";

@@ -1,4 +1,5 @@
-// The queue in this process's memory: gone with the process. For tests and for servers that need not remember.
+// The queue in this process's memory: gone with the process. For tests and for servers that need not
+// remember.
 #include <algorithm>
 #include <mutex>
 #include <set>
@@ -22,15 +23,18 @@ class MemoryQueue : public JobQueue {
     std::unordered_map<std::string, std::string> keys;  // of this call
     for (const auto& spec : specs) {
       const std::string content = content_hash(spec);
-      if (!spec.idempotency_key.empty() && keys.try_emplace(spec.owner + "\n" + spec.idempotency_key, content).first->second != content)
-        return fail(Code::kInvalidArgument, "idempotency key '{}' stands for two contents in one request", spec.idempotency_key);
+      if (!spec.idempotency_key.empty() &&
+          keys.try_emplace(spec.owner + "\n" + spec.idempotency_key, content).first->second != content)
+        return fail(Code::kInvalidArgument, "idempotency key '{}' stands for two contents in one request",
+                    spec.idempotency_key);
       if (const Entry* earlier = keyed(spec); earlier && earlier->content != content)
-        return fail(Code::kInvalidArgument, "idempotency key '{}' was used for job {} with another content", spec.idempotency_key,
-                    earlier->job.id);
+        return fail(Code::kInvalidArgument, "idempotency key '{}' was used for job {} with another content",
+                    spec.idempotency_key, earlier->job.id);
       if (!find_existing(spec, content) && !(spec.reuse && decided_.count(content))) ++fresh;
     }
     if (fresh > 0 && waiting_.size() + fresh > config_.max_queued)
-      return fail(Code::kResourceExhausted, "the queue holds {} jobs, its limit is {}", waiting_.size(), config_.max_queued);
+      return fail(Code::kResourceExhausted, "the queue holds {} jobs, its limit is {}", waiting_.size(),
+                  config_.max_queued);
     std::vector<Submitted> submitted;
     for (const auto& spec : specs) {
       const std::string content = content_hash(spec);
@@ -65,7 +69,8 @@ class MemoryQueue : public JobQueue {
     Entry* chosen = nullptr;
     for (const auto& [priority, sequence] : waiting_) {
       Entry& entry = jobs_.at(sequence);
-      if (entry.job.not_before > now || (entry.job.spec.deadline_at > 0 && entry.job.spec.deadline_at <= now)) continue;
+      if (entry.job.not_before > now || (entry.job.spec.deadline_at > 0 && entry.job.spec.deadline_at <= now))
+        continue;
       if (chosen && entry.job.spec.priority < chosen->job.spec.priority) break;
       if (!chosen) chosen = &entry;
       if (request.prefer.empty()) break;
@@ -82,19 +87,23 @@ class MemoryQueue : public JobQueue {
     return std::optional<Lease>(Lease{chosen->job.lease, chosen->job});
   }
 
-  Result<HeartbeatReply> heartbeat(const std::string& lease, const std::string& stage, double visibility_s) override {
+  Result<HeartbeatReply> heartbeat(const std::string& lease, const std::string& stage,
+                                   double visibility_s) override {
     std::lock_guard lock(mutex_);
     MC_ASSIGN_OR_RETURN(Entry * entry, leased(lease));
     const bool new_stage = entry->job.stage != stage;
-    if (on_heartbeat(entry->job, stage, config_.clock->unix_time(), visibility_s) && new_stage) changed(*entry);
+    if (on_heartbeat(entry->job, stage, config_.clock->unix_time(), visibility_s) && new_stage)
+      changed(*entry);
     return HeartbeatReply{has_ended(entry->job.state), entry->job.lease_until};
   }
 
   Result<bool> complete(const std::string& lease, const Outcome& outcome) override {
-    return with_lease(lease, [&](Job& job, double now) { return on_complete(job, outcome, now, config_.retry); });
+    return with_lease(lease,
+                      [&](Job& job, double now) { return on_complete(job, outcome, now, config_.retry); });
   }
   Result<bool> release(const std::string& lease, const std::string& fault) override {
-    return with_lease(lease, [&](Job& job, double now) { return on_release(job, fault, now, config_.retry); });
+    return with_lease(lease,
+                      [&](Job& job, double now) { return on_release(job, fault, now, config_.retry); });
   }
 
   Result<std::optional<Job>> get(const std::string& id) override {
@@ -115,8 +124,10 @@ class MemoryQueue : public JobQueue {
     const Entry* before = filter.before.empty() ? nullptr : find(filter.before);
     for (auto it = jobs_.rbegin(); it != jobs_.rend() && jobs.size() < filter.limit; ++it) {
       const Job& job = it->second.job;
-      if ((before && job.sequence >= before->job.sequence) || (!filter.owner.empty() && job.spec.owner != filter.owner) ||
-          (!filter.task.empty() && job.spec.task_id != filter.task) || (filter.state && job.state != *filter.state) ||
+      if ((before && job.sequence >= before->job.sequence) ||
+          (!filter.owner.empty() && job.spec.owner != filter.owner) ||
+          (!filter.task.empty() && job.spec.task_id != filter.task) ||
+          (filter.state && job.state != *filter.state) ||
           (!filter.status.empty() && job.outcome.status != filter.status))
         continue;
       jobs.push_back(light(job));
@@ -157,7 +168,8 @@ class MemoryQueue : public JobQueue {
       const bool was_queued = entry.job.state == JobState::kQueued;
       const std::string lease = entry.job.lease;
       bool done = on_deadline(entry.job, now);
-      if (!done && entry.job.state == JobState::kRunning && (entry.job.lease_until < now || worker_is_gone(entry.job.worker)))
+      if (!done && entry.job.state == JobState::kRunning &&
+          (entry.job.lease_until < now || worker_is_gone(entry.job.worker)))
         done = on_lease_lost(entry.job, now, config_.retry);
       if (!done) continue;
       if (was_queued) waiting_.erase(order);
@@ -174,7 +186,8 @@ class MemoryQueue : public JobQueue {
       const Job& job = jobs_.at(sequence).job;
       ++stats.queued;
       ++stats.queued_by_priority[job.spec.priority];
-      if (stats.oldest_queued_at == 0 || job.created_at < stats.oldest_queued_at) stats.oldest_queued_at = job.created_at;
+      if (stats.oldest_queued_at == 0 || job.created_at < stats.oldest_queued_at)
+        stats.oldest_queued_at = job.created_at;
     }
     for (const auto& [sequence, entry] : jobs_) {
       stats.running += entry.job.state == JobState::kRunning;
@@ -228,9 +241,12 @@ class MemoryQueue : public JobQueue {
     std::size_t count = 0;
     for (auto it = jobs_.begin(); it != jobs_.end();) {
       const Job& job = it->second.job;
-      const bool old = has_ended(job.state) && job.finished_at < unix_time && !unarchived_.count(job.sequence);
-      if (old) forget((it++)->first), ++count;
-      else ++it;
+      const bool old =
+          has_ended(job.state) && job.finished_at < unix_time && !unarchived_.count(job.sequence);
+      if (old)
+        forget((it++)->first), ++count;
+      else
+        ++it;
     }
     return count;
   }
@@ -311,23 +327,27 @@ class MemoryQueue : public JobQueue {
     leases_.erase(job.lease);
     revisions_.erase(job.revision);
     unarchived_.erase(sequence);
-    if (auto it = keys_.find(job.spec.owner + "\n" + job.spec.idempotency_key); it != keys_.end() && it->second == sequence)
+    if (auto it = keys_.find(job.spec.owner + "\n" + job.spec.idempotency_key);
+        it != keys_.end() && it->second == sequence)
       keys_.erase(it);
-    if (auto it = decided_.find(entry.content); it != decided_.end() && it->second == sequence) decided_.erase(it);
+    if (auto it = decided_.find(entry.content); it != decided_.end() && it->second == sequence)
+      decided_.erase(it);
     jobs_.erase(sequence);
   }
   void forget_old() {
     std::size_t excess = jobs_.size() > config_.keep_ended ? jobs_.size() - config_.keep_ended : 0;
     for (auto it = jobs_.begin(); it != jobs_.end() && excess > 0;) {
       const bool old = has_ended(it->second.job.state) && !unarchived_.count(it->first);
-      if (old) forget((it++)->first), --excess;
-      else ++it;
+      if (old)
+        forget((it++)->first), --excess;
+      else
+        ++it;
     }
   }
 
   const QueueConfig config_;
   std::mutex mutex_;
-  std::map<std::uint64_t, Entry> jobs_;                          // by sequence
+  std::map<std::uint64_t, Entry> jobs_;  // by sequence
   std::set<Order> waiting_;
   std::unordered_map<std::string, std::uint64_t> ids_, leases_, keys_, decided_, pending_;
   std::map<std::uint64_t, std::uint64_t> revisions_;
@@ -337,6 +357,8 @@ class MemoryQueue : public JobQueue {
 
 }  // namespace
 
-std::unique_ptr<JobQueue> make_memory_queue(const QueueConfig& config) { return std::make_unique<MemoryQueue>(config); }
+std::unique_ptr<JobQueue> make_memory_queue(const QueueConfig& config) {
+  return std::make_unique<MemoryQueue>(config);
+}
 
 }  // namespace musacoder::service

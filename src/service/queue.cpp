@@ -51,7 +51,8 @@ const std::string& here() {
     std::string name(host.data());
     for (char& c : name)
       if (c == '/') c = '_';
-    return fmt::format("{}/{}/{}", name, first_line("/proc/sys/kernel/random/boot_id").substr(0, 8), pid_namespace());
+    return fmt::format("{}/{}/{}", name, first_line("/proc/sys/kernel/random/boot_id").substr(0, 8),
+                       pid_namespace());
   }();
   return text;
 }
@@ -73,14 +74,16 @@ bool worker_is_gone(const std::string& worker) {
   const std::string pid = rest.substr(0, slash), start = rest.substr(slash + 1, last - slash - 1);
   long number = 0;
   const auto parsed = std::from_chars(pid.data(), pid.data() + pid.size(), number);
-  if (parsed.ec != std::errc() || parsed.ptr != pid.data() + pid.size() || number <= 0 || start.empty()) return false;
+  if (parsed.ec != std::errc() || parsed.ptr != pid.data() + pid.size() || number <= 0 || start.empty())
+    return false;
   return start_time(pid) != start;
 }
 
 Result<std::unique_ptr<JobQueue>> open_queue(const std::string& url, const QueueConfig& config) {
   if (url == "memory") return make_memory_queue(config);
   constexpr std::string_view kSqlite = "sqlite:";
-  if (url.rfind(kSqlite, 0) == 0 && url.size() > kSqlite.size()) return open_sqlite_queue(url.substr(kSqlite.size()), config);
+  if (url.rfind(kSqlite, 0) == 0 && url.size() > kSqlite.size())
+    return open_sqlite_queue(url.substr(kSqlite.size()), config);
   return fail(Code::kInvalidArgument, "'{}' is no queue; give memory or sqlite:PATH", url);
 }
 

@@ -27,11 +27,15 @@ const json* member(const json& object, const char* key) {
 
 }  // namespace
 
-std::string dump_json(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
+std::string dump_json(const json& value) {
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
 
 ApiResult<json> parse_text(const std::string& text) {
   auto parsed = base::parse_json(text);
-  if (!parsed) return api_error(400, fmt::format("the body is not JSON that can be read: {}", parsed.error().message.substr(0, 200)));
+  if (!parsed)
+    return api_error(
+        400, fmt::format("the body is not JSON that can be read: {}", parsed.error().message.substr(0, 200)));
   return std::move(*parsed);
 }
 
@@ -49,7 +53,9 @@ ApiResult<std::optional<std::string>> text_field(const json& object, const char*
   if (!value) return std::optional<std::string>();
   if (!value->is_string()) return api_error(422, fmt::format("`{}` is a string", key), key);
   const auto& text = value->get_ref<const std::string&>();
-  if (text.size() > max_bytes) return api_error(422, fmt::format("`{}` has {} bytes, at most {} are taken", key, text.size(), max_bytes), key);
+  if (text.size() > max_bytes)
+    return api_error(422, fmt::format("`{}` has {} bytes, at most {} are taken", key, text.size(), max_bytes),
+                     key);
   return std::optional<std::string>(text);
 }
 
@@ -58,12 +64,15 @@ ApiResult<std::optional<double>> number_field(const json& object, const char* ke
   if (!value) return std::optional<double>();
   if (!value->is_number()) return api_error(422, fmt::format("`{}` is a number", key), key);
   const double number = value->get<double>();
-  if (!(number >= low && number <= high)) return api_error(422, fmt::format("`{}` lies from {} to {}", key, low, high), key);
+  if (!(number >= low && number <= high))
+    return api_error(422, fmt::format("`{}` lies from {} to {}", key, low, high), key);
   return std::optional<double>(number);
 }
 
-ApiResult<std::optional<std::int64_t>> integer_field(const json& object, const char* key, std::int64_t low, std::int64_t high) {
-  MC_API_ASSIGN_OR_RETURN(const auto number, number_field(object, key, static_cast<double>(low), static_cast<double>(high)));
+ApiResult<std::optional<std::int64_t>> integer_field(const json& object, const char* key, std::int64_t low,
+                                                     std::int64_t high) {
+  MC_API_ASSIGN_OR_RETURN(const auto number,
+                          number_field(object, key, static_cast<double>(low), static_cast<double>(high)));
   if (!number) return std::optional<std::int64_t>();
   if (*number != std::floor(*number)) return api_error(422, fmt::format("`{}` is a whole number", key), key);
   return std::optional<std::int64_t>(static_cast<std::int64_t>(*number));
@@ -77,12 +86,14 @@ ApiResult<std::optional<bool>> bool_field(const json& object, const char* key) {
 }
 
 ApiResult<JobSpec> parse_job(const json& value, const JobContext& context) {
-  if (!value.is_object()) return api_error(422, "a job is a JSON object with `candidate` and `task` or `reference`");
+  if (!value.is_object())
+    return api_error(422, "a job is a JSON object with `candidate` and `task` or `reference`");
   JobSpec spec;
   spec.owner = context.owner;
   constexpr std::size_t kAny = 1u << 30;
   MC_API_ASSIGN_OR_RETURN(auto candidate, text_field(value, "candidate", kAny));
-  if (!candidate) return api_error(422, "`candidate` is missing: the model's answer or a file's text", "candidate");
+  if (!candidate)
+    return api_error(422, "`candidate` is missing: the model's answer or a file's text", "candidate");
   spec.candidate = std::move(*candidate);
   MC_API_ASSIGN_OR_RETURN(auto task, text_field(value, "task", 255));
   MC_API_ASSIGN_OR_RETURN(auto reference, text_field(value, "reference", task::TaskSet::kMaxCodeBytes));
@@ -92,8 +103,12 @@ ApiResult<JobSpec> parse_job(const json& value, const JobContext& context) {
   } else if (task) {
     const task::Task* found = context.tasks ? context.tasks->find(*task) : nullptr;
     if (!found) {
-      auto error = api_error(404, fmt::format("there is no task '{}' in this server's task set; GET /v1/tasks lists it, or send `reference`",
-                                              task->substr(0, 100)), "task");
+      auto error = api_error(
+          404,
+          fmt::format(
+              "there is no task '{}' in this server's task set; GET /v1/tasks lists it, or send `reference`",
+              task->substr(0, 100)),
+          "task");
       return error;
     }
     spec.task_id = found->id;
@@ -108,7 +123,8 @@ ApiResult<JobSpec> parse_job(const json& value, const JobContext& context) {
     spec.candidate_name = spec.candidate_name.substr(slash + 1);
   MC_API_ASSIGN_OR_RETURN(auto policy, text_field(value, "policy", 16));
   spec.policy = policy.value_or(context.policy);
-  if (spec.policy != "strict" && spec.policy != "report") return api_error(422, "`policy` is strict or report", "policy");
+  if (spec.policy != "strict" && spec.policy != "report")
+    return api_error(422, "`policy` is strict or report", "policy");
   MC_API_ASSIGN_OR_RETURN(auto seed, integer_field(value, "seed", 0, (1ll << 48) - 1));
   spec.seed = static_cast<std::uint64_t>(seed.value_or(0));
   MC_API_ASSIGN_OR_RETURN(auto round, integer_field(value, "round", 1, 1000));
@@ -116,7 +132,8 @@ ApiResult<JobSpec> parse_job(const json& value, const JobContext& context) {
   MC_API_ASSIGN_OR_RETURN(auto priority, integer_field(value, "priority", -100, 100));
   spec.priority = static_cast<int>(priority.value_or(0));
   if (priority && spec.priority > context.max_priority)
-    return api_error(422, fmt::format("this token's highest priority is {}", context.max_priority), "priority");
+    return api_error(422, fmt::format("this token's highest priority is {}", context.max_priority),
+                     "priority");
   spec.priority = std::min(spec.priority, context.max_priority);
   MC_API_ASSIGN_OR_RETURN(auto deadline, number_field(value, "deadline_s", 0.1, 604800));
   if (deadline) spec.deadline_at = context.now + *deadline;
@@ -132,7 +149,10 @@ ApiResult<JobSpec> parse_job(const json& value, const JobContext& context) {
     if (!is_own(k)) extra[k] = v;
   spec.extra = dump_json(extra);
   if (spec.extra.size() > kMaxExtraBytes)
-    return api_error(422, fmt::format("labels and other keys take {} bytes, at most {} are carried", spec.extra.size(), kMaxExtraBytes), "labels");
+    return api_error(422,
+                     fmt::format("labels and other keys take {} bytes, at most {} are carried",
+                                 spec.extra.size(), kMaxExtraBytes),
+                     "labels");
   return spec;
 }
 
@@ -153,7 +173,8 @@ ApiResult<JobList> parse_jobs(const json& value, const JobContext& context) {
     if (!spec) {
       ApiError error = spec.error();
       error.message = fmt::format("jobs[{}]: {}", i, error.message);
-      error.field = error.field.empty() ? fmt::format("jobs[{}]", i) : fmt::format("jobs[{}].{}", i, error.field);
+      error.field =
+          error.field.empty() ? fmt::format("jobs[{}]", i) : fmt::format("jobs[{}].{}", i, error.field);
       return tl::unexpected(error);
     }
     list.specs.push_back(std::move(*spec));

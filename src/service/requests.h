@@ -25,7 +25,7 @@ struct JobContext {
   std::string owner = "anonymous";
   std::string policy = "strict";
   int max_priority = 100;
-  double now = 0;                        // Unix seconds
+  double now = 0;  // Unix seconds
 };
 
 ApiResult<nlohmann::json> parse_body(const Request& request);
@@ -34,22 +34,26 @@ ApiResult<JobSpec> parse_job(const nlohmann::json& value, const JobContext& cont
 
 struct JobList {
   std::vector<JobSpec> specs;
-  bool many = false;                     // came as {"jobs": [...]}
+  bool many = false;  // came as {"jobs": [...]}
 };
 ApiResult<JobList> parse_jobs(const nlohmann::json& value, const JobContext& context);
 
 // Typed members of an object. Absent and null are `nullopt`; another type or range is 422.
-ApiResult<std::optional<std::string>> text_field(const nlohmann::json& object, const char* key, std::size_t max_bytes);
-ApiResult<std::optional<double>> number_field(const nlohmann::json& object, const char* key, double low, double high);
-ApiResult<std::optional<std::int64_t>> integer_field(const nlohmann::json& object, const char* key, std::int64_t low, std::int64_t high);
+ApiResult<std::optional<std::string>> text_field(const nlohmann::json& object, const char* key,
+                                                 std::size_t max_bytes);
+ApiResult<std::optional<double>> number_field(const nlohmann::json& object, const char* key, double low,
+                                              double high);
+ApiResult<std::optional<std::int64_t>> integer_field(const nlohmann::json& object, const char* key,
+                                                     std::int64_t low, std::int64_t high);
 ApiResult<std::optional<bool>> bool_field(const nlohmann::json& object, const char* key);
 
 std::string dump_json(const nlohmann::json& value);
 
 }  // namespace musacoder::service
 
-#define MC_API_ASSIGN_OR_RETURN(lhs, expr) MC_API_ASSIGN_OR_RETURN_IMPL(MC_CONCAT(mc_api_, __LINE__), lhs, expr)
-#define MC_API_ASSIGN_OR_RETURN_IMPL(tmp, lhs, expr)    \
-  auto tmp = (expr);                                    \
-  if (!tmp) return tl::unexpected(tmp.error());         \
+#define MC_API_ASSIGN_OR_RETURN(lhs, expr) \
+  MC_API_ASSIGN_OR_RETURN_IMPL(MC_CONCAT(mc_api_, __LINE__), lhs, expr)
+#define MC_API_ASSIGN_OR_RETURN_IMPL(tmp, lhs, expr) \
+  auto tmp = (expr);                                 \
+  if (!tmp) return tl::unexpected(tmp.error());      \
   lhs = std::move(*tmp)

@@ -1,8 +1,9 @@
-// The routes of docs/service.md as functions from request to reply; no sockets. service/server.h gives them a network.
+// The routes of docs/service.md as functions from request to reply; no sockets. service/server.h gives them a
+// network.
 //
 //   Router router(service);
-//   Reply reply = router.handle(request);     // may block for milliseconds (SQLite): call it on a worker thread
-//   if (reply.wait) ...                       // wait for the jobs, then reply.wait->then(all_ended)
+//   Reply reply = router.handle(request);     // may block for milliseconds (SQLite): call it on a worker
+//   thread if (reply.wait) ...                       // wait for the jobs, then reply.wait->then(all_ended)
 //
 // Thread safe.
 #pragma once
@@ -19,20 +20,23 @@
 namespace musacoder::service {
 
 // `rest` is what stands in the place of "{rest}" at the end of the pattern.
-using Handler = std::function<ApiResult<Reply>(const Request& request, const Token& token, const std::string& rest)>;
+using Handler =
+    std::function<ApiResult<Reply>(const Request& request, const Token& token, const std::string& rest)>;
 
 struct Route {
-  std::string method, pattern;           // "/v1/jobs/{rest}/events": {rest} may be anywhere and holds '/' only at the end
+  std::string method,
+      pattern;  // "/v1/jobs/{rest}/events": {rest} may be anywhere and holds '/' only at the end
   Handler handler;
-  bool open = false;                     // no token needed
-  bool worker_only = false;              // role worker or admin
+  bool open = false;         // no token needed
+  bool worker_only = false;  // role worker or admin
 };
 
 class Router {
  public:
   explicit Router(Service& service);
   ~Router();
-  // What can be said from the header alone: unknown route, method, token, host, origin. Before the body is read.
+  // What can be said from the header alone: unknown route, method, token, host, origin. Before the body is
+  // read.
   std::optional<Reply> refuse_early(const Request& request);
   Reply handle(const Request& request);
   Service& service() { return service_; }

@@ -20,7 +20,9 @@ using base::LogLevel;
 void ServerState::add_hook(const Hook& hook) {
   std::lock_guard lock(hooks_mutex_);
   if (hooks_.size() > 256 && hooks_.size() > 2 * connections)
-    hooks_.erase(std::remove_if(hooks_.begin(), hooks_.end(), [](const auto& weak) { return weak.expired(); }), hooks_.end());
+    hooks_.erase(
+        std::remove_if(hooks_.begin(), hooks_.end(), [](const auto& weak) { return weak.expired(); }),
+        hooks_.end());
   hooks_.push_back(hook);
 }
 
@@ -41,7 +43,8 @@ std::string ServerState::next_request_id() {
 
 Result<Endpoint> parse_endpoint(const std::string& text) {
   const auto colon = text.rfind(':');
-  if (colon == std::string::npos) return fail(Code::kInvalidArgument, "'{}' is no address; give HOST:PORT, e.g. 127.0.0.1:8811", text);
+  if (colon == std::string::npos)
+    return fail(Code::kInvalidArgument, "'{}' is no address; give HOST:PORT, e.g. 127.0.0.1:8811", text);
   Endpoint endpoint;
   endpoint.host = text.substr(0, colon);
   if (endpoint.host.size() > 2 && endpoint.host.front() == '[' && endpoint.host.back() == ']')
@@ -52,7 +55,9 @@ Result<Endpoint> parse_endpoint(const std::string& text) {
     return fail(Code::kInvalidArgument, "'{}' has no port from 0 to 65535", text);
   boost::system::error_code error;
   net::ip::make_address(endpoint.host, error);
-  if (error) return fail(Code::kInvalidArgument, "'{}' is no IP address; give e.g. 127.0.0.1:8811 or [::]:8811", endpoint.host);
+  if (error)
+    return fail(Code::kInvalidArgument, "'{}' is no IP address; give e.g. 127.0.0.1:8811 or [::]:8811",
+                endpoint.host);
   return endpoint;
 }
 
@@ -63,7 +68,8 @@ bool is_loopback(const Endpoint& endpoint) {
 }
 
 struct Server::Impl {
-  Impl(Router& router, ServerConfig c) : config(std::move(c)), state(std::make_shared<ServerState>(router, config)) {}
+  Impl(Router& router, ServerConfig c)
+      : config(std::move(c)), state(std::make_shared<ServerState>(router, config)) {}
   ServerConfig config;
   std::shared_ptr<ServerState> state;
   std::vector<std::unique_ptr<Tcp::acceptor>> acceptors;
@@ -94,7 +100,8 @@ struct Server::Impl {
         // One small write that fits the socket's buffer; TLS peers see a closed connection.
         if (!tls) {
           static const std::string busy =
-              "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 2\r\nConnection: close\r\nContent-Length: 119\r\n\r\n"
+              "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: "
+              "2\r\nConnection: close\r\nContent-Length: 119\r\n\r\n"
               R"({"error":{"code":"RESOURCE_EXHAUSTED","message":"too many connections","infra":true,"retry_after_s":2,"request_id":""}})";
           socket.non_blocking(true, ignored);
           socket.write_some(net::buffer(busy), ignored);
@@ -102,28 +109,36 @@ struct Server::Impl {
         socket.close(ignored);
         continue;
       }
-      if (tls) serve_tls(state, std::move(socket), std::move(peer), tls);
-      else serve_plain(state, std::move(socket), std::move(peer));
+      if (tls)
+        serve_tls(state, std::move(socket), std::move(peer), tls);
+      else
+        serve_plain(state, std::move(socket), std::move(peer));
     }
   }
 };
 
-Server::Server(Router& router, ServerConfig config) : impl_(std::make_unique<Impl>(router, std::move(config))) {}
+Server::Server(Router& router, ServerConfig config)
+    : impl_(std::make_unique<Impl>(router, std::move(config))) {}
 Server::~Server() { stop(0); }
 
 Status Server::start() {
   Impl& impl = *impl_;
   const ServerConfig& config = impl.config;
-  if (config.tls_cert.empty() != config.tls_key.empty()) return fail(Code::kInvalidArgument, "TLS wants both a certificate and a key");
+  if (config.tls_cert.empty() != config.tls_key.empty())
+    return fail(Code::kInvalidArgument, "TLS wants both a certificate and a key");
   if (!config.tls_cert.empty()) {
     impl.tls = std::make_shared<net::ssl::context>(net::ssl::context::tls_server);
-    impl.tls->set_options(net::ssl::context::default_workarounds | net::ssl::context::no_sslv2 | net::ssl::context::no_sslv3 |
-                          net::ssl::context::no_tlsv1 | net::ssl::context::no_tlsv1_1);
+    impl.tls->set_options(net::ssl::context::default_workarounds | net::ssl::context::no_sslv2 |
+                          net::ssl::context::no_sslv3 | net::ssl::context::no_tlsv1 |
+                          net::ssl::context::no_tlsv1_1);
     boost::system::error_code error;
     impl.tls->use_certificate_chain_file(config.tls_cert, error);
-    if (error) return fail(Code::kInvalidArgument, "cannot use the certificate {}: {}", config.tls_cert, error.message());
+    if (error)
+      return fail(Code::kInvalidArgument, "cannot use the certificate {}: {}", config.tls_cert,
+                  error.message());
     impl.tls->use_private_key_file(config.tls_key, net::ssl::context::pem, error);
-    if (error) return fail(Code::kInvalidArgument, "cannot use the key {}: {}", config.tls_key, error.message());
+    if (error)
+      return fail(Code::kInvalidArgument, "cannot use the key {}: {}", config.tls_key, error.message());
   }
   for (const auto& text : config.listen) {
     MC_ASSIGN_OR_RETURN(const Endpoint endpoint, parse_endpoint(text));
@@ -169,7 +184,8 @@ void Server::stop(double grace_s) {
   if (!impl.running) return;
   impl.running = false;
   const base::Deadline deadline = base::Deadline::in(grace_s);
-  while (impl.state->active > 0 && !deadline.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  while (impl.state->active > 0 && !deadline.expired())
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   impl.state->stopping = true;
   net::post(impl.state->io, [&impl] {
     boost::system::error_code ignored;
@@ -179,7 +195,8 @@ void Server::stop(double grace_s) {
   impl.guard.reset();
   // Connections end by themselves now; a peer that does not read is not waited for.
   const base::Deadline patience = base::Deadline::in(std::min(2.0, grace_s));
-  while (impl.state->connections > 0 && !patience.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  while (impl.state->connections > 0 && !patience.expired())
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   impl.state->io.stop();
   for (auto& thread : impl.threads) thread.join();
   impl.threads.clear();

@@ -23,15 +23,24 @@ constexpr double kWorkerSeenS = 60;
 
 json nullable(double value) { return value > 0 ? json(value) : json(); }
 
-bool may_see(const Job& job, const Token& token) { return token.role == Role::kAdmin || job.spec.owner == token.name; }
+bool may_see(const Job& job, const Token& token) {
+  return token.role == Role::kAdmin || job.spec.owner == token.name;
+}
 
 json percentiles(std::vector<double>& values) {
   if (values.empty()) return json::object();
   std::sort(values.begin(), values.end());
-  auto at = [&](double q) { return values[std::min(values.size() - 1, static_cast<std::size_t>(q * static_cast<double>(values.size())))]; };
+  auto at = [&](double q) {
+    return values[std::min(values.size() - 1,
+                           static_cast<std::size_t>(q * static_cast<double>(values.size())))];
+  };
   double sum = 0;
   for (double v : values) sum += v;
-  return {{"n", values.size()}, {"mean", sum / static_cast<double>(values.size())}, {"p50", at(0.5)}, {"p90", at(0.9)}, {"p99", at(0.99)}};
+  return {{"n", values.size()},
+          {"mean", sum / static_cast<double>(values.size())},
+          {"p50", at(0.5)},
+          {"p90", at(0.9)},
+          {"p99", at(0.99)}};
 }
 
 }  // namespace
@@ -50,7 +59,8 @@ class Service::LocalSource : public WorkSource {
     if (lease && *lease) service_.poke();
     return lease;
   }
-  Result<HeartbeatReply> heartbeat(const std::string& lease, const std::string& stage, double visibility_s) override {
+  Result<HeartbeatReply> heartbeat(const std::string& lease, const std::string& stage,
+                                   double visibility_s) override {
     auto reply = service_.queue_.heartbeat(lease, stage, visibility_s);
     service_.poke();
     return reply;
@@ -71,7 +81,11 @@ class Service::LocalSource : public WorkSource {
 };
 
 Service::Service(ServiceConfig config, JobQueue& queue, store::Store* store)
-    : config_(std::move(config)), queue_(queue), store_(store), local_(std::make_unique<LocalSource>(*this)), started_at_(now()) {}
+    : config_(std::move(config)),
+      queue_(queue),
+      store_(store),
+      local_(std::make_unique<LocalSource>(*this)),
+      started_at_(now()) {}
 
 Service::~Service() { stop(); }
 
@@ -124,13 +138,17 @@ void Service::follow() {
       }
     }
     auto changes = queue_.changes(revision_);
-    if (!changes && !trouble) log_event(LogLevel::kError, "queue_unreadable", {{"error", changes.error().message}});
+    if (!changes && !trouble)
+      log_event(LogLevel::kError, "queue_unreadable", {{"error", changes.error().message}});
     trouble = !changes;
     if (changes && !changes->empty()) {
       revision_ = changes->back().revision;
       announce(*changes);
-      if (std::any_of(changes->begin(), changes->end(), [](const Change& c) { return has_ended(c.state); })) archive();
-      if (std::any_of(changes->begin(), changes->end(), [](const Change& c) { return c.state == JobState::kQueued; }) && pool_)
+      if (std::any_of(changes->begin(), changes->end(), [](const Change& c) { return has_ended(c.state); }))
+        archive();
+      if (std::any_of(changes->begin(), changes->end(),
+                      [](const Change& c) { return c.state == JobState::kQueued; }) &&
+          pool_)
         pool_->poke();
       continue;
     }
@@ -161,7 +179,8 @@ void Service::announce(const std::vector<Change>& changes) {
   for (const auto& subscriber : workers) subscriber->on_work();
 }
 
-Subscription Service::subscribe(const std::vector<std::string>& ids, std::function<void(const Change&)> callback) {
+Subscription Service::subscribe(const std::vector<std::string>& ids,
+                                std::function<void(const Change&)> callback) {
   auto subscriber = std::make_shared<Subscriber>();
   subscriber->on_change = std::move(callback);
   std::lock_guard lock(subscribers_mutex_);
@@ -173,7 +192,9 @@ Subscription Service::subscribe(const std::vector<std::string>& ids, std::functi
       auto it = subscribers_.find(id);
       if (it == subscribers_.end()) continue;
       auto& list = it->second;
-      list.erase(std::remove_if(list.begin(), list.end(), [&](const auto& weak) { return weak.lock() == subscriber; }), list.end());
+      list.erase(std::remove_if(list.begin(), list.end(),
+                                [&](const auto& weak) { return weak.lock() == subscriber; }),
+                 list.end());
       if (list.empty()) subscribers_.erase(it);
     }
   });
@@ -187,12 +208,14 @@ Subscription Service::subscribe_work(std::function<void()> callback) {
   return std::shared_ptr<void>(subscriber.get(), [this, subscriber](void*) mutable {
     std::lock_guard guard(subscribers_mutex_);
     auto& list = work_subscribers_;
-    list.erase(std::remove_if(list.begin(), list.end(), [&](const auto& weak) { return weak.lock() == subscriber; }), list.end());
+    list.erase(
+        std::remove_if(list.begin(), list.end(), [&](const auto& weak) { return weak.lock() == subscriber; }),
+        list.end());
   });
 }
 
-// Ended jobs go to the verdict store, are remembered for the statistics, and are marked as handed on. Repeating it after a
-// crash changes nothing: the store knows verdicts by their key.
+// Ended jobs go to the verdict store, are remembered for the statistics, and are marked as handed on.
+// Repeating it after a crash changes nothing: the store knows verdicts by their key.
 void Service::archive() {
   for (;;) {
     auto jobs = queue_.unarchived(200);
@@ -221,7 +244,16 @@ void Service::archive() {
 }
 
 void Service::remember(const Job& job, bool fresh) {
-  Ended ended{job.id, job.spec.owner, job.spec.task_id, job.outcome.status, outcome_group(job), job.outcome.reward, job.finished_at, 0, 0, {}};
+  Ended ended{job.id,
+              job.spec.owner,
+              job.spec.task_id,
+              job.outcome.status,
+              outcome_group(job),
+              job.outcome.reward,
+              job.finished_at,
+              0,
+              0,
+              {}};
   ended.queued_s = std::max(0.0, (job.started_at > 0 ? job.started_at : job.finished_at) - job.created_at);
   ended.run_s = job.started_at > 0 ? std::max(0.0, job.finished_at - job.started_at) : 0;
   if (!job.outcome.verdict.empty() && !job.cached)
@@ -284,22 +316,30 @@ ApiError Service::overloaded(int status, std::string message, const char* reason
   if (auto stats = queue_.stats()) error.queue_depth = stats->queued;
   const double lanes = static_cast<double>(std::max<std::size_t>(1, lanes_seen()));
   // A tenth of the queue must go before trying again makes sense.
-  error.retry_after_s = std::clamp(static_cast<double>(error.queue_depth.value_or(1)) / 10 * lane_seconds() / lanes, 1.0, 120.0);
+  error.retry_after_s = std::clamp(
+      static_cast<double>(error.queue_depth.value_or(1)) / 10 * lane_seconds() / lanes, 1.0, 120.0);
   metrics_.count_refusal(reason);
   return error;
 }
 
 ApiResult<std::vector<Submitted>> Service::submit(const std::vector<JobSpec>& specs, const Token& token) {
   if (token.role == Role::kWorker) return api_error(403, "a worker's token does not submit jobs");
-  if (draining_) return tl::unexpected(overloaded(503, "the server is shutting down; send it to another or try again", "draining"));
+  if (draining_)
+    return tl::unexpected(
+        overloaded(503, "the server is shutting down; send it to another or try again", "draining"));
   if (token.max_unfinished > 0) {
     auto load = queue_.load_of(token.name);
     if (load && load->queued + load->running + specs.size() > token.max_unfinished)
-      return tl::unexpected(overloaded(429, fmt::format("token '{}' has {} unfinished jobs, {} more would exceed its {}", token.name,
-                                                        load->queued + load->running, specs.size(), token.max_unfinished), "unfinished"));
+      return tl::unexpected(
+          overloaded(429,
+                     fmt::format("token '{}' has {} unfinished jobs, {} more would exceed its {}", token.name,
+                                 load->queued + load->running, specs.size(), token.max_unfinished),
+                     "unfinished"));
   }
   if (const double wait = quotas_.take(token, specs.size(), now()); wait > 0) {
-    ApiError error = overloaded(429, fmt::format("token '{}' may submit {:g} jobs a minute", token.name, token.jobs_per_minute), "rate");
+    ApiError error = overloaded(
+        429, fmt::format("token '{}' may submit {:g} jobs a minute", token.name, token.jobs_per_minute),
+        "rate");
     error.retry_after_s = std::max(1.0, wait);
     return tl::unexpected(error);
   }
@@ -307,7 +347,8 @@ ApiResult<std::vector<Submitted>> Service::submit(const std::vector<JobSpec>& sp
   if (!submitted) {
     const Error& error = submitted.error();
     if (error.code == Code::kInvalidArgument) return api_error(409, error.message, "idempotency_key");
-    if (error.code == Code::kResourceExhausted) return tl::unexpected(overloaded(503, error.message, "queue_full"));
+    if (error.code == Code::kResourceExhausted)
+      return tl::unexpected(overloaded(503, error.message, "queue_full"));
     log_event(LogLevel::kError, "submit_failed", {{"error", error.message}});
     return tl::unexpected(api_error_of(error));
   }
@@ -315,7 +356,8 @@ ApiResult<std::vector<Submitted>> Service::submit(const std::vector<JobSpec>& sp
   for (const auto& one : *submitted) {
     fresh += !one.repeated;
     cached += one.job.cached && !one.repeated;
-    log_event(LogLevel::kDebug, "job_submitted", {{"job", one.job.id}, {"owner", token.name}, {"repeated", one.repeated}});
+    log_event(LogLevel::kDebug, "job_submitted",
+              {{"job", one.job.id}, {"owner", token.name}, {"repeated", one.repeated}});
   }
   metrics_.count_submitted(fresh, cached);
   poke();
@@ -325,7 +367,8 @@ ApiResult<std::vector<Submitted>> Service::submit(const std::vector<JobSpec>& sp
 ApiResult<Job> Service::get(const std::string& id, const Token& token) {
   auto job = queue_.get(id);
   if (!job) return tl::unexpected(api_error_of(job.error()));
-  if (!*job || !may_see(**job, token)) return api_error(404, fmt::format("there is no job '{}'", id.substr(0, 64)));
+  if (!*job || !may_see(**job, token))
+    return api_error(404, fmt::format("there is no job '{}'", id.substr(0, 64)));
   return std::move(**job);
 }
 
@@ -342,7 +385,8 @@ void Service::saw(const std::string& worker) {
   std::lock_guard lock(seen_mutex_);
   seen_[worker].at = now();
   if (seen_.size() > 10'000) {
-    auto oldest = std::min_element(seen_.begin(), seen_.end(), [](const auto& a, const auto& b) { return a.second.at < b.second.at; });
+    auto oldest = std::min_element(seen_.begin(), seen_.end(),
+                                   [](const auto& a, const auto& b) { return a.second.at < b.second.at; });
     seen_.erase(oldest);
   }
 }
@@ -362,7 +406,8 @@ ApiResult<std::optional<Lease>> Service::lease(const LeaseRequest& request) {
   return std::move(*lease);
 }
 
-ApiResult<HeartbeatReply> Service::heartbeat(const std::string& lease, const std::string& stage, double visibility_s) {
+ApiResult<HeartbeatReply> Service::heartbeat(const std::string& lease, const std::string& stage,
+                                             double visibility_s) {
   {
     std::lock_guard lock(seen_mutex_);
     for (auto& [name, seen] : seen_)
@@ -377,7 +422,8 @@ ApiResult<HeartbeatReply> Service::heartbeat(const std::string& lease, const std
 
 ApiResult<bool> Service::complete(const std::string& lease, const Outcome& outcome) {
   auto accepted = queue_.complete(lease, outcome);
-  if (!accepted && accepted.error().code == Code::kNotFound) return api_error(409, "the lease is no longer held");
+  if (!accepted && accepted.error().code == Code::kNotFound)
+    return api_error(409, "the lease is no longer held");
   if (!accepted) return tl::unexpected(api_error_of(accepted.error()));
   {
     std::lock_guard lock(seen_mutex_);
@@ -390,7 +436,8 @@ ApiResult<bool> Service::complete(const std::string& lease, const Outcome& outco
 
 ApiResult<bool> Service::release(const std::string& lease, const std::string& fault) {
   auto accepted = queue_.release(lease, fault);
-  if (!accepted && accepted.error().code == Code::kNotFound) return api_error(409, "the lease is no longer held");
+  if (!accepted && accepted.error().code == Code::kNotFound)
+    return api_error(409, "the lease is no longer held");
   if (!accepted) return tl::unexpected(api_error_of(accepted.error()));
   {
     std::lock_guard lock(seen_mutex_);
@@ -407,32 +454,33 @@ std::string Service::view(const Job& job, bool whole, bool source) {
   const bool infra = ended && judge::status_class(status) == "infra";
   json extra = json::parse(job.spec.extra, nullptr, false);
   const double finished = ended ? job.finished_at : now();
-  json value = {{"version", job.version},
-                {"id", job.id},
-                {"state", state_name(job.state)},
-                {"status", ended ? json(status) : json()},
-                {"reward", ended && job.outcome.reward && !infra ? json(*job.outcome.reward) : json()},
-                {"infra", infra},
-                {"undecided", ended && !infra && judge::is_null_reward(status)},
-                {"verified", ended && status == "ok"},
-                {"task", job.spec.task_id},
-                {"policy", job.spec.policy},
-                {"priority", job.spec.priority},
-                {"round", job.spec.round},
-                {"stage", job.stage},
-                {"created_at", job.created_at},
-                {"started_at", nullable(job.started_at)},
-                {"finished_at", nullable(job.finished_at)},
-                {"deadline_at", nullable(job.spec.deadline_at)},
-                {"queued_s", std::max(0.0, (job.started_at > 0 ? job.started_at : finished) - job.created_at)},
-                {"run_s", job.started_at > 0 ? json(std::max(0.0, finished - job.started_at)) : json()},
-                {"attempts", job.attempts},
-                {"deaths", job.deaths},
-                {"worker", job.worker.empty() ? json() : json(job.worker)},
-                {"cached", job.cached},
-                {"idempotency_key", job.spec.idempotency_key.empty() ? json() : json(job.spec.idempotency_key)},
-                {"owner", job.spec.owner},
-                {"extra", extra.is_object() ? std::move(extra) : json::object()}};
+  json value = {
+      {"version", job.version},
+      {"id", job.id},
+      {"state", state_name(job.state)},
+      {"status", ended ? json(status) : json()},
+      {"reward", ended && job.outcome.reward && !infra ? json(*job.outcome.reward) : json()},
+      {"infra", infra},
+      {"undecided", ended && !infra && judge::is_null_reward(status)},
+      {"verified", ended && status == "ok"},
+      {"task", job.spec.task_id},
+      {"policy", job.spec.policy},
+      {"priority", job.spec.priority},
+      {"round", job.spec.round},
+      {"stage", job.stage},
+      {"created_at", job.created_at},
+      {"started_at", nullable(job.started_at)},
+      {"finished_at", nullable(job.finished_at)},
+      {"deadline_at", nullable(job.spec.deadline_at)},
+      {"queued_s", std::max(0.0, (job.started_at > 0 ? job.started_at : finished) - job.created_at)},
+      {"run_s", job.started_at > 0 ? json(std::max(0.0, finished - job.started_at)) : json()},
+      {"attempts", job.attempts},
+      {"deaths", job.deaths},
+      {"worker", job.worker.empty() ? json() : json(job.worker)},
+      {"cached", job.cached},
+      {"idempotency_key", job.spec.idempotency_key.empty() ? json() : json(job.spec.idempotency_key)},
+      {"owner", job.spec.owner},
+      {"extra", extra.is_object() ? std::move(extra) : json::object()}};
   json position;
   if (job.state == JobState::kQueued)
     if (auto place = queue_.position(job.id); place && *place > 0) position = *place;
@@ -441,7 +489,8 @@ std::string Service::view(const Job& job, bool whole, bool source) {
     // Where no judge finished, the text says what happened instead of being feedback about an answer.
     const bool judged = ended && !job.outcome.verdict.empty();
     value["feedback"] = judged ? json(job.outcome.feedback) : json();
-    value["error"] = ended && infra ? json(job.outcome.feedback.empty() ? status : job.outcome.feedback) : json();
+    value["error"] =
+        ended && infra ? json(job.outcome.feedback.empty() ? status : job.outcome.feedback) : json();
   }
   if (source) {
     value["code"] = ended && !job.outcome.code.empty() ? json(job.outcome.code) : json();
@@ -450,7 +499,8 @@ std::string Service::view(const Job& job, bool whole, bool source) {
   }
   std::string text = dump_json(value);
   if (!whole) return text;
-  // The verdict's text is spliced in as it is: it was checked when it came, and parsing it again would be most of the cost.
+  // The verdict's text is spliced in as it is: it was checked when it came, and parsing it again would be
+  // most of the cost.
   text.back() = ',';
   return text + "\"verdict\":" + (ended && !job.outcome.verdict.empty() ? job.outcome.verdict : "null") + "}";
 }
@@ -459,7 +509,8 @@ json Service::queue_json(const Token& token) {
   auto stats = queue_.stats();
   if (!stats) return {{"error", stats.error().message}};
   json by_priority = json::object();
-  for (const auto& [priority, count] : stats->queued_by_priority) by_priority[std::to_string(priority)] = count;
+  for (const auto& [priority, count] : stats->queued_by_priority)
+    by_priority[std::to_string(priority)] = count;
   std::size_t busy = 0;
   const std::size_t lanes = lanes_seen(&busy);
   const double oldest = stats->oldest_queued_at > 0 ? std::max(0.0, now() - stats->oldest_queued_at) : 0;
@@ -475,7 +526,8 @@ json Service::queue_json(const Token& token) {
           {"max_queued", config_.max_queued},
           {"draining", draining_.load()},
           {"lanes", lanes},
-          {"eta_s", static_cast<double>(stats->queued) * lane_seconds() / static_cast<double>(std::max<std::size_t>(1, lanes))},
+          {"eta_s", static_cast<double>(stats->queued) * lane_seconds() /
+                        static_cast<double>(std::max<std::size_t>(1, lanes))},
           {"by_priority", by_priority},
           {"mine", mine}};
 }
@@ -487,22 +539,46 @@ json Service::stats_json(const Token& token, double window_s, std::size_t bucket
   if (pool_)
     for (const auto& lane : pool_->status()) {
       named[lane.name] = true;
-      workers.push_back({{"name", lane.name}, {"kind", "local"}, {"state", lane.busy ? "busy" : "idle"}, {"job", lane.job.empty() ? json() : json(lane.job)},
-                         {"task", lane.task}, {"stage", lane.stage}, {"since", lane.since}, {"last_seen_at", at}, {"done", lane.done}, {"infra", lane.infra}});
+      workers.push_back({{"name", lane.name},
+                         {"kind", "local"},
+                         {"state", lane.busy ? "busy" : "idle"},
+                         {"job", lane.job.empty() ? json() : json(lane.job)},
+                         {"task", lane.task},
+                         {"stage", lane.stage},
+                         {"since", lane.since},
+                         {"last_seen_at", at},
+                         {"done", lane.done},
+                         {"infra", lane.infra}});
     }
   if (auto running = queue_.list({.state = JobState::kRunning, .limit = 1000}))
     for (const Job& job : *running) {
       if (named.count(job.worker)) continue;
       named[job.worker] = true;
-      workers.push_back({{"name", job.worker}, {"kind", "remote"}, {"state", "busy"}, {"job", job.id}, {"task", job.spec.task_id},
-                         {"stage", job.stage}, {"since", job.started_at}, {"last_seen_at", at}, {"done", nullptr}, {"infra", nullptr}});
+      workers.push_back({{"name", job.worker},
+                         {"kind", "remote"},
+                         {"state", "busy"},
+                         {"job", job.id},
+                         {"task", job.spec.task_id},
+                         {"stage", job.stage},
+                         {"since", job.started_at},
+                         {"last_seen_at", at},
+                         {"done", nullptr},
+                         {"infra", nullptr}});
     }
   {
     std::lock_guard lock(seen_mutex_);
     for (const auto& [name, seen] : seen_)
       if (!named.count(name) && at - seen.at < kWorkerSeenS)
-        workers.push_back({{"name", name}, {"kind", "remote"}, {"state", "idle"}, {"job", nullptr}, {"task", ""}, {"stage", ""},
-                           {"since", seen.at}, {"last_seen_at", seen.at}, {"done", nullptr}, {"infra", nullptr}});
+        workers.push_back({{"name", name},
+                           {"kind", "remote"},
+                           {"state", "idle"},
+                           {"job", nullptr},
+                           {"task", ""},
+                           {"stage", ""},
+                           {"since", seen.at},
+                           {"last_seen_at", seen.at},
+                           {"done", nullptr},
+                           {"infra", nullptr}});
   }
   const double begin = at - window_s, width = window_s / static_cast<double>(buckets);
   std::vector<std::map<std::string, std::size_t>> counts(buckets);
@@ -520,7 +596,8 @@ json Service::stats_json(const Token& token, double window_s, std::size_t bucket
     for (auto it = ended_.rbegin(); it != ended_.rend(); ++it) {
       const Ended& e = *it;
       if (e.finished_at < begin || (token.role != Role::kAdmin && e.owner != token.name)) continue;
-      const auto bucket = std::min(buckets - 1, static_cast<std::size_t>(std::max(0.0, (e.finished_at - begin) / width)));
+      const auto bucket =
+          std::min(buckets - 1, static_cast<std::size_t>(std::max(0.0, (e.finished_at - begin) / width)));
       ++counts[bucket][e.group];
       ++total[e.group];
       last_minutes += at - e.finished_at <= 300;
@@ -534,12 +611,17 @@ json Service::stats_json(const Token& token, double window_s, std::size_t bucket
         task.max = std::max(task.max, e.run_s);
       }
       if (recent.size() < 100)
-        recent.push_back({{"id", e.id}, {"task", e.task}, {"status", e.status}, {"reward", e.reward ? json(*e.reward) : json()},
-                          {"finished_at", e.finished_at}, {"run_s", e.run_s}});
+        recent.push_back({{"id", e.id},
+                          {"task", e.task},
+                          {"status", e.status},
+                          {"reward", e.reward ? json(*e.reward) : json()},
+                          {"finished_at", e.finished_at},
+                          {"run_s", e.run_s}});
     }
   }
   json bucket_rows = json::array();
-  for (std::size_t i = 0; i < buckets; ++i) bucket_rows.push_back({{"at", begin + width * static_cast<double>(i)}, {"counts", counts[i]}});
+  for (std::size_t i = 0; i < buckets; ++i)
+    bucket_rows.push_back({{"at", begin + width * static_cast<double>(i)}, {"counts", counts[i]}});
   json stage_rows = json::object();
   for (auto& [stage, values] : stages) stage_rows[stage] = percentiles(values);
   std::vector<std::pair<std::string, TaskTime>> slow(tasks.begin(), tasks.end());
@@ -548,17 +630,21 @@ json Service::stats_json(const Token& token, double window_s, std::size_t bucket
   });
   json slowest = json::array();
   for (std::size_t i = 0; i < std::min<std::size_t>(20, slow.size()); ++i)
-    slowest.push_back({{"task", slow[i].first}, {"n", slow[i].second.n}, {"mean_s", slow[i].second.sum / static_cast<double>(slow[i].second.n)},
+    slowest.push_back({{"task", slow[i].first},
+                       {"n", slow[i].second.n},
+                       {"mean_s", slow[i].second.sum / static_cast<double>(slow[i].second.n)},
                        {"max_s", slow[i].second.max}});
   return {{"now", at},
           {"uptime_s", at - started_at_},
           {"version", MUSACODER_VERSION},
           {"queue", queue_json(token)},
           {"workers", workers},
-          {"verdicts", {{"window_s", window_s}, {"bucket_s", width}, {"buckets", bucket_rows}, {"counts", total}}},
+          {"verdicts",
+           {{"window_s", window_s}, {"bucket_s", width}, {"buckets", bucket_rows}, {"counts", total}}},
           {"stages", stage_rows},
           {"slowest_tasks", slowest},
-          {"throughput_per_min", static_cast<double>(last_minutes) / std::clamp((at - started_at_) / 60, 1.0 / 60, 5.0)},
+          {"throughput_per_min",
+           static_cast<double>(last_minutes) / std::clamp((at - started_at_) / 60, 1.0 / 60, 5.0)},
           {"recent", recent}};
 }
 

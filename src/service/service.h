@@ -5,9 +5,10 @@
 //   auto submitted = service.submit(specs, token);         // 429 and 503 with Retry-After and queue depth
 //   auto watch = service.subscribe({id}, [](const Change& change) { ... });
 //
-// One thread follows the queue's changes (also those of other processes on the same file), wakes whoever waits, hands
-// ended jobs to the verdict store, sweeps lost leases, and removes what is older than `keep_days`. All functions are
-// thread safe; callbacks of subscribe() run on that thread and must return at once.
+// One thread follows the queue's changes (also those of other processes on the same file), wakes whoever
+// waits, hands ended jobs to the verdict store, sweeps lost leases, and removes what is older than
+// `keep_days`. All functions are thread safe; callbacks of subscribe() run on that thread and must return at
+// once.
 #pragma once
 
 #include <atomic>
@@ -38,8 +39,8 @@ struct ServiceConfig {
   std::optional<task::TaskSet> tasks;
   std::string policy = "strict";
   std::size_t max_queued = 10'000;
-  double keep_days = 30;                 // ended jobs; their verdicts stay in the store. 0: for ever
-  std::string dashboard;                 // path of the page; "" none
+  double keep_days = 30;  // ended jobs; their verdicts stay in the store. 0: for ever
+  std::string dashboard;  // path of the page; "" none
   base::Clock* clock = &base::real_clock();
 };
 
@@ -78,11 +79,13 @@ class Service {
 
   // For remote workers: as the queue's, and the worker is remembered as seen.
   ApiResult<std::optional<Lease>> lease(const LeaseRequest& request);
-  ApiResult<HeartbeatReply> heartbeat(const std::string& lease, const std::string& stage, double visibility_s);
+  ApiResult<HeartbeatReply> heartbeat(const std::string& lease, const std::string& stage,
+                                      double visibility_s);
   ApiResult<bool> complete(const std::string& lease, const Outcome& outcome);
   ApiResult<bool> release(const std::string& lease, const std::string& fault);
 
-  // JSON texts of docs/service.md. `whole`: verdict and feedback; `source`: candidate, reference and code as well.
+  // JSON texts of docs/service.md. `whole`: verdict and feedback; `source`: candidate, reference and code as
+  // well.
   std::string view(const Job& job, bool whole = true, bool source = false);
   nlohmann::json queue_json(const Token& token);
   nlohmann::json stats_json(const Token& token, double window_s, std::size_t buckets);
@@ -112,7 +115,7 @@ class Service {
   void archive();
   void remember(const Job& job, bool fresh);
   void poke();
-  double lane_seconds();                 // mean run of the last jobs
+  double lane_seconds();  // mean run of the last jobs
   std::size_t lanes_seen(std::size_t* busy = nullptr);
   void saw(const std::string& worker);
 
@@ -138,10 +141,10 @@ class Service {
   std::vector<std::weak_ptr<Subscriber>> work_subscribers_;
 
   std::mutex ended_mutex_;
-  std::deque<Ended> ended_;              // the newest last
+  std::deque<Ended> ended_;  // the newest last
 
   std::mutex seen_mutex_;
-  std::map<std::string, Seen> seen_;     // remote workers
+  std::map<std::string, Seen> seen_;  // remote workers
 };
 
 // "done" jobs: the verdict's class; else "cancelled", "expired", "infra".

@@ -1,5 +1,5 @@
-// One connection: a coroutine on a strand, as a template over plain and TLS sockets. Private to the server; included by
-// session_plain.cpp and session_tls.cpp only, which instantiate it once each.
+// One connection: a coroutine on a strand, as a template over plain and TLS sockets. Private to the server;
+// included by session_plain.cpp and session_tls.cpp only, which instantiate it once each.
 #pragma once
 
 #include <atomic>
@@ -26,11 +26,12 @@ using Tcp = net::ip::tcp;
 
 // What connections share.
 struct ServerState {
-  ServerState(Router& r, const ServerConfig& c) : router(r), config(c), pool(static_cast<std::size_t>(c.handler_threads)) {}
+  ServerState(Router& r, const ServerConfig& c)
+      : router(r), config(c), pool(static_cast<std::size_t>(c.handler_threads)) {}
   Router& router;
   const ServerConfig& config;
   net::io_context io;
-  net::thread_pool pool;                 // where routes run
+  net::thread_pool pool;  // where routes run
   std::atomic<std::size_t> connections{0}, websockets{0}, active{0}, request_number{0};
   std::atomic<bool> stopping{false};
 
@@ -46,6 +47,7 @@ struct ServerState {
 };
 
 void serve_plain(std::shared_ptr<ServerState> state, Tcp::socket socket, std::string peer);
-void serve_tls(std::shared_ptr<ServerState> state, Tcp::socket socket, std::string peer, std::shared_ptr<net::ssl::context> context);
+void serve_tls(std::shared_ptr<ServerState> state, Tcp::socket socket, std::string peer,
+               std::shared_ptr<net::ssl::context> context);
 
 }  // namespace musacoder::service

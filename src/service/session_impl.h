@@ -40,16 +40,18 @@ net::awaitable<std::invoke_result_t<Work>> on_pool(ServerState& state, Work work
   co_return co_await std::move(running);
 }
 
-// Cancels a socket's operations when they take too long; the socket stays open, so that 408 can still be said.
-// Belongs to the connection's strand.
+// Cancels a socket's operations when they take too long; the socket stays open, so that 408 can still be
+// said. Belongs to the connection's strand.
 class Watchdog {
  public:
-  explicit Watchdog(Tcp::socket& socket) : timer_(socket.get_executor()), shared_(std::make_shared<Shared>(Shared{&socket, 0, false})) {}
+  explicit Watchdog(Tcp::socket& socket)
+      : timer_(socket.get_executor()), shared_(std::make_shared<Shared>(Shared{&socket, 0, false})) {}
   ~Watchdog() { disarm(), shared_->socket = nullptr; }
   void arm(double seconds) {
     const std::uint64_t mine = ++shared_->generation;
     shared_->fired = false;
-    timer_.expires_after(std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds)));
+    timer_.expires_after(std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+        std::chrono::duration<double>(seconds)));
     timer_.async_wait([shared = shared_, mine](const boost::system::error_code& error) {
       if (error || shared->generation != mine || !shared->socket) return;
       shared->fired = true;
@@ -86,7 +88,8 @@ struct Signal : std::enable_shared_from_this<Signal> {
   }
   net::awaitable<void> wait(double seconds) {
     if (!raised) {
-      timer.expires_after(std::chrono::duration_cast<std::chrono::steady_clock::duration>(std::chrono::duration<double>(seconds)));
+      timer.expires_after(std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+          std::chrono::duration<double>(seconds)));
       [[maybe_unused]] auto [error] = co_await timer.async_wait(kTuple);
     }
     raised = false;
@@ -140,7 +143,8 @@ inline net::awaitable<std::optional<Reply>> settle(ServerState& state, Reply rep
       auto look = [&service, ids = wait.jobs] {
         std::vector<std::string> ended;
         for (const auto& id : ids)
-          if (auto job = service.queue().get(id); job && *job && has_ended((*job)->state)) ended.push_back(id);
+          if (auto job = service.queue().get(id); job && *job && has_ended((*job)->state))
+            ended.push_back(id);
         return ended;
       };
       const std::vector<std::string> ended = co_await on_pool(state, look);
@@ -159,7 +163,8 @@ inline net::awaitable<std::optional<Reply>> settle(ServerState& state, Reply rep
 
 inline std::string plain_request_id(std::string_view given, ServerState& state) {
   if (!given.empty() && given.size() <= 64 &&
-      given.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") == std::string_view::npos)
+      given.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") ==
+          std::string_view::npos)
     return std::string(given);
   return state.next_request_id();
 }
@@ -167,12 +172,18 @@ inline std::string plain_request_id(std::string_view given, ServerState& state) 
 template <typename Stream>
 class WebSocketSession : public std::enable_shared_from_this<WebSocketSession<Stream>> {
  public:
-  WebSocketSession(std::shared_ptr<ServerState> state, Stream stream, Token token, std::string id, bool open_env)
-      : state_(std::move(state)), ws_(std::move(stream)), token_(std::move(token)), id_(std::move(id)), open_env_(open_env) {}
+  WebSocketSession(std::shared_ptr<ServerState> state, Stream stream, Token token, std::string id,
+                   bool open_env)
+      : state_(std::move(state)),
+        ws_(std::move(stream)),
+        token_(std::move(token)),
+        id_(std::move(id)),
+        open_env_(open_env) {}
 
   net::awaitable<void> run(http::request<http::string_body> request) {
     Counted counted(state_->websockets);
-    websocket::stream_base::timeout timeout = websocket::stream_base::timeout::suggested(beast::role_type::server);
+    websocket::stream_base::timeout timeout =
+        websocket::stream_base::timeout::suggested(beast::role_type::server);
     timeout.idle_timeout = std::chrono::seconds(60);
     timeout.keep_alive_pings = true;
     ws_.set_option(timeout);
@@ -185,7 +196,9 @@ class WebSocketSession : public std::enable_shared_from_this<WebSocketSession<St
     if (accepted) co_return;
     auto self = this->shared_from_this();
     hook_ = std::make_shared<std::function<void()>>([weak = std::weak_ptr(self)] {
-      if (auto session = weak.lock()) net::post(session->ws_.get_executor(), [session] { session->close(websocket::close_code::going_away); });
+      if (auto session = weak.lock())
+        net::post(session->ws_.get_executor(),
+                  [session] { session->close(websocket::close_code::going_away); });
     });
     state_->add_hook(hook_);
     beast::flat_buffer buffer;
@@ -203,13 +216,16 @@ class WebSocketSession : public std::enable_shared_from_this<WebSocketSession<St
       std::string text = beast::buffers_to_string(buffer.data());
       buffer.consume(buffer.size());
       if (in_flight_ >= kMaxInFlight) {
-        send(error_text(json(), service().overloaded(429, "64 messages of this connection are being worked on", "websocket")));
+        send(error_text(json(), service().overloaded(
+                                    429, "64 messages of this connection are being worked on", "websocket")));
         continue;
       }
       ++in_flight_;
       auto work = [self, t = std::move(text)]() mutable -> net::awaitable<void> {
-        if (self->open_env_) co_await self->open_env(std::move(t));
-        else co_await self->message(std::move(t));
+        if (self->open_env_)
+          co_await self->open_env(std::move(t));
+        else
+          co_await self->message(std::move(t));
         --self->in_flight_;
       };
       net::co_spawn(ws_.get_executor(), std::move(work), net::detached);
@@ -227,7 +243,7 @@ class WebSocketSession : public std::enable_shared_from_this<WebSocketSession<St
     std::string job, ref;
     Subscription subscription;
     bool busy = false, again = false;
-    std::uint64_t sent = 0;              // revision of the last view
+    std::uint64_t sent = 0;  // revision of the last view
   };
 
   Service& service() { return state_->router.service(); }
@@ -244,33 +260,39 @@ class WebSocketSession : public std::enable_shared_from_this<WebSocketSession<St
     if (closing_) return;
     closing_ = true;
     auto self = this->shared_from_this();
-    net::co_spawn(ws_.get_executor(), [self, code]() -> net::awaitable<void> {
-      websocket::close_reason reason(code);
-      [[maybe_unused]] auto [error] = co_await self->ws_.async_close(reason, kTuple);
-    }, net::detached);
+    net::co_spawn(
+        ws_.get_executor(),
+        [self, code]() -> net::awaitable<void> {
+          websocket::close_reason reason(code);
+          [[maybe_unused]] auto [error] = co_await self->ws_.async_close(reason, kTuple);
+        },
+        net::detached);
   }
 
   void wake_writer() {
     if (writing_ || outbox_.empty() || closed_) return;
     writing_ = true;
     auto self = this->shared_from_this();
-    net::co_spawn(ws_.get_executor(), [self]() -> net::awaitable<void> {
-      self->ws_.text(true);
-      while (!self->outbox_.empty() && !self->closed_ && !self->closing_) {
-        const std::string text = std::move(self->outbox_.front());
-        self->outbox_.pop_front();
-        self->outbox_bytes_ -= text.size();
-        auto [error, n] = co_await self->ws_.async_write(net::buffer(text), kTuple);
-        if (error) break;
-      }
-      self->writing_ = false;
-    }, net::detached);
+    net::co_spawn(
+        ws_.get_executor(),
+        [self]() -> net::awaitable<void> {
+          self->ws_.text(true);
+          while (!self->outbox_.empty() && !self->closed_ && !self->closing_) {
+            const std::string text = std::move(self->outbox_.front());
+            self->outbox_.pop_front();
+            self->outbox_bytes_ -= text.size();
+            auto [error, n] = co_await self->ws_.async_write(net::buffer(text), kTuple);
+            if (error) break;
+          }
+          self->writing_ = false;
+        },
+        net::detached);
   }
 
   void send(std::string text) {
     if (closed_ || closing_) return;
     outbox_bytes_ += text.size();
-    if (outbox_bytes_ > kMaxOutbox) {    // a peer that does not read
+    if (outbox_bytes_ > kMaxOutbox) {  // a peer that does not read
       close(websocket::close_code::policy_error);
       return;
     }
@@ -280,11 +302,14 @@ class WebSocketSession : public std::enable_shared_from_this<WebSocketSession<St
 
   net::awaitable<void> open_env(std::string text) {
     auto self = this->shared_from_this();
-    if (const json parsed = json::parse(text, nullptr, false); parsed.is_object() && parsed.value("type", json()) == "close") {
+    if (const json parsed = json::parse(text, nullptr, false);
+        parsed.is_object() && parsed.value("type", json()) == "close") {
       close(websocket::close_code::normal);
       co_return;
     }
-    auto begin = [self, &text] { return self->state_->router.open_env_message(text, self->token_, self->episode_); };
+    auto begin = [self, &text] {
+      return self->state_->router.open_env_message(text, self->token_, self->episode_);
+    };
     Reply reply = co_await on_pool(*state_, begin);
     std::optional<Reply> settled = co_await settle(*state_, std::move(reply), nullptr);
     if (settled) send(std::move(settled->body));
@@ -292,7 +317,7 @@ class WebSocketSession : public std::enable_shared_from_this<WebSocketSession<St
 
   struct Answer {
     std::vector<std::string> texts;
-    std::vector<std::string> watch;      // jobs
+    std::vector<std::string> watch;  // jobs
     std::string ref;
   };
 
@@ -360,7 +385,8 @@ class WebSocketSession : public std::enable_shared_from_this<WebSocketSession<St
     for (auto& one : result.texts) send(std::move(one));
     for (const auto& id : result.watch) {
       if (watches_.size() >= kMaxWatches) {
-        send(error_text(result.ref, service().overloaded(429, "this connection watches 4096 jobs, its limit", "websocket")));
+        send(error_text(result.ref, service().overloaded(429, "this connection watches 4096 jobs, its limit",
+                                                         "websocket")));
         break;
       }
       const std::uint64_t number = ++next_watch_;
@@ -369,7 +395,8 @@ class WebSocketSession : public std::enable_shared_from_this<WebSocketSession<St
       watch->ref = result.ref;
       watches_[number] = watch;
       watch->subscription = service().subscribe({id}, [weak = std::weak_ptr(self), number](const Change&) {
-        if (auto session = weak.lock()) net::post(session->ws_.get_executor(), [session, number] { session->look(number); });
+        if (auto session = weak.lock())
+          net::post(session->ws_.get_executor(), [session, number] { session->look(number); });
       });
       look(number);
     }
@@ -386,29 +413,32 @@ class WebSocketSession : public std::enable_shared_from_this<WebSocketSession<St
     }
     watch->busy = true;
     auto self = this->shared_from_this();
-    net::co_spawn(ws_.get_executor(), [self, watch, number]() -> net::awaitable<void> {
-      do {
-        watch->again = false;
-        auto fetch = [self, watch]() -> std::pair<std::string, bool> {
-          auto job = self->service().get(watch->job, self->token_);
-          if (!job || job->revision == watch->sent) return {"", false};
-          watch->sent = job->revision;
-          const bool ended = has_ended(job->state);
-          json head = {{"type", ended ? "result" : "progress"}};
-          if (!watch->ref.empty()) head["ref"] = watch->ref;
-          std::string text = dump_json(head);
-          text.back() = ',';
-          return {text + "\"job\":" + self->service().view(*job, ended) + "}", ended};
-        };
-        auto [text, ended] = co_await on_pool(*self->state_, fetch);
-        if (!text.empty()) self->send(std::move(text));
-        if (ended) {
-          self->watches_.erase(number);
-          co_return;
-        }
-      } while (watch->again);
-      watch->busy = false;
-    }, net::detached);
+    net::co_spawn(
+        ws_.get_executor(),
+        [self, watch, number]() -> net::awaitable<void> {
+          do {
+            watch->again = false;
+            auto fetch = [self, watch]() -> std::pair<std::string, bool> {
+              auto job = self->service().get(watch->job, self->token_);
+              if (!job || job->revision == watch->sent) return {"", false};
+              watch->sent = job->revision;
+              const bool ended = has_ended(job->state);
+              json head = {{"type", ended ? "result" : "progress"}};
+              if (!watch->ref.empty()) head["ref"] = watch->ref;
+              std::string text = dump_json(head);
+              text.back() = ',';
+              return {text + "\"job\":" + self->service().view(*job, ended) + "}", ended};
+            };
+            auto [text, ended] = co_await on_pool(*self->state_, fetch);
+            if (!text.empty()) self->send(std::move(text));
+            if (ended) {
+              self->watches_.erase(number);
+              co_return;
+            }
+          } while (watch->again);
+          watch->busy = false;
+        },
+        net::detached);
   }
 
   std::shared_ptr<ServerState> state_;
@@ -430,7 +460,11 @@ template <typename Stream>
 class HttpSession : public std::enable_shared_from_this<HttpSession<Stream>> {
  public:
   HttpSession(std::shared_ptr<ServerState> state, Stream stream, std::string peer)
-      : state_(std::move(state)), stream_(std::move(stream)), executor_(stream_.get_executor()), peer_(std::move(peer)), dog_(socket()) {}
+      : state_(std::move(state)),
+        stream_(std::move(stream)),
+        executor_(stream_.get_executor()),
+        peer_(std::move(peer)),
+        dog_(socket()) {}
 
   net::awaitable<void> run() {
     Counted counted(state_->connections);
@@ -484,14 +518,19 @@ class HttpSession : public std::enable_shared_from_this<HttpSession<Stream>> {
     const auto& header = parser.get();
     Request request;
     auto parsed = parse_target(std::string_view(header.target().data(), header.target().size()));
-    const std::string id = plain_request_id(std::string_view(header["X-Request-Id"].data(), header["X-Request-Id"].size()), *state_);
+    const std::string id = plain_request_id(
+        std::string_view(header["X-Request-Id"].data(), header["X-Request-Id"].size()), *state_);
     if (!parsed) co_return co_await send_last(error_reply(parsed.error(), id), id, header.version());
     request = std::move(*parsed);
     fill(request, header, id);
     if (header.count(http::field::content_length) + header.count(http::field::transfer_encoding) > 1)
-      co_return co_await send_last(error_reply(api_error(400, "more than one Content-Length or Transfer-Encoding").value(), id), id, header.version());
+      co_return co_await send_last(
+          error_reply(api_error(400, "more than one Content-Length or Transfer-Encoding").value(), id), id,
+          header.version());
     if (header.count(http::field::host) > 1 || header.count(http::field::authorization) > 1)
-      co_return co_await send_last(error_reply(api_error(400, "more than one Host or Authorization").value(), id), id, header.version());
+      co_return co_await send_last(
+          error_reply(api_error(400, "more than one Host or Authorization").value(), id), id,
+          header.version());
     if (auto early = state_->router.refuse_early(request)) {
       state_->router.service().metrics().count_request(state_->router.pattern_of(request), early->status, 0);
       // With an unread body the connection cannot go on.
@@ -505,7 +544,8 @@ class HttpSession : public std::enable_shared_from_this<HttpSession<Stream>> {
     if (beast::iequals(header[http::field::expect], "100-continue")) {
       static constexpr std::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
       dog_.arm(state_->config.write_s);
-      auto [error, n] = co_await net::async_write(stream_, net::buffer(kContinue.data(), kContinue.size()), kTuple);
+      auto [error, n] =
+          co_await net::async_write(stream_, net::buffer(kContinue.data(), kContinue.size()), kTuple);
       dog_.disarm();
       if (error) co_return false;
     }
@@ -523,10 +563,16 @@ class HttpSession : public std::enable_shared_from_this<HttpSession<Stream>> {
     std::optional<Reply> reply = co_await settle(*state_, std::move(first), &socket());
     if (!reply) co_return false;
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    state_->router.service().metrics().count_request(state_->router.pattern_of(request), reply->status, seconds);
+    state_->router.service().metrics().count_request(state_->router.pattern_of(request), reply->status,
+                                                     seconds);
     state_->router.service().metrics().set_connections(state_->connections, state_->websockets);
     log_event(reply->status >= 500 ? base::LogLevel::kWarning : base::LogLevel::kDebug, "request",
-              {{"request", id}, {"peer", peer_}, {"method", request.method}, {"path", request.path}, {"status", std::int64_t{reply->status}}, {"seconds", seconds}});
+              {{"request", id},
+               {"peer", peer_},
+               {"method", request.method},
+               {"path", request.path},
+               {"status", std::int64_t{reply->status}},
+               {"seconds", seconds}});
     if (!reply->stream_job.empty()) {
       co_await stream_events(request, reply->stream_job);
       co_return false;
@@ -552,21 +598,36 @@ class HttpSession : public std::enable_shared_from_this<HttpSession<Stream>> {
 
   net::awaitable<bool> refuse_reading(boost::system::error_code error, const char* what) {
     const std::string id = state_->next_request_id();
-    if (error == http::error::end_of_stream || error == net::error::eof || error == net::error::connection_reset || error == net::ssl::error::stream_truncated)
+    if (error == http::error::end_of_stream || error == net::error::eof ||
+        error == net::error::connection_reset || error == net::ssl::error::stream_truncated)
       co_return false;
     ApiError refusal;
-    if (dog_.fired()) refusal = api_error(408, fmt::format("the request's {} came too slowly", what)).value();
-    else if (error == http::error::header_limit || error == http::error::buffer_overflow) refusal = api_error(431, fmt::format("the header has more than {} bytes", state_->config.max_header_bytes)).value();
-    else if (error == http::error::body_limit) refusal = api_error(413, fmt::format("the body has more than {} bytes", state_->config.max_body_bytes)).value();
-    else if (error == net::error::operation_aborted) co_return false;
-    else refusal = api_error(400, "this is not HTTP/1.1: " + error.message()).value();
-    state_->router.service().metrics().count_refusal(refusal.status == 408 ? "slow" : refusal.status == 400 ? "malformed" : "too_large");
+    if (dog_.fired())
+      refusal = api_error(408, fmt::format("the request's {} came too slowly", what)).value();
+    else if (error == http::error::header_limit || error == http::error::buffer_overflow)
+      refusal =
+          api_error(431, fmt::format("the header has more than {} bytes", state_->config.max_header_bytes))
+              .value();
+    else if (error == http::error::body_limit)
+      refusal = api_error(413, fmt::format("the body has more than {} bytes", state_->config.max_body_bytes))
+                    .value();
+    else if (error == net::error::operation_aborted)
+      co_return false;
+    else
+      refusal = api_error(400, "this is not HTTP/1.1: " + error.message()).value();
+    state_->router.service().metrics().count_refusal(refusal.status == 408   ? "slow"
+                                                     : refusal.status == 400 ? "malformed"
+                                                                             : "too_large");
     log_event(base::LogLevel::kInfo, "refused",
-              {{"request", id}, {"peer", peer_}, {"reason", refusal.message}, {"status", std::int64_t{refusal.status}}});
+              {{"request", id},
+               {"peer", peer_},
+               {"reason", refusal.message},
+               {"status", std::int64_t{refusal.status}}});
     co_return co_await send_last(error_reply(refusal, id), id, 11);
   }
 
-  // Sends and closes; what the peer still sends is read for a moment, so that a reset does not overtake the reply.
+  // Sends and closes; what the peer still sends is read for a moment, so that a reset does not overtake the
+  // reply.
   net::awaitable<bool> send_last(Reply reply, std::string id, unsigned version) {
     const bool sent = co_await send(std::move(reply), std::move(id), version, false);
     (void)sent;
@@ -604,8 +665,10 @@ class HttpSession : public std::enable_shared_from_this<HttpSession<Stream>> {
   net::awaitable<void> stream_events(const Request& request, std::string job_id) {
     Service& service = state_->router.service();
     const std::string head = fmt::format(
-        "HTTP/1.1 200 OK\r\nServer: musacoder\r\nContent-Type: text/event-stream\r\nCache-Control: no-store\r\nX-Request-Id: {}\r\n"
-        "Connection: close\r\n\r\n", request.id);
+        "HTTP/1.1 200 OK\r\nServer: musacoder\r\nContent-Type: text/event-stream\r\nCache-Control: "
+        "no-store\r\nX-Request-Id: {}\r\n"
+        "Connection: close\r\n\r\n",
+        request.id);
     if (!co_await write_raw(head)) co_return;
     auto signal = std::make_shared<Signal>(co_await net::this_coro::executor);
     auto stop = std::make_shared<std::function<void()>>([signal] { signal->raise(); });
@@ -620,10 +683,13 @@ class HttpSession : public std::enable_shared_from_this<HttpSession<Stream>> {
         if ((*job)->revision == sent) return {"", false};
         sent = (*job)->revision;
         const bool ended = has_ended((*job)->state);
-        return {fmt::format("event: {}\nid: {}\ndata: {}\n\n", state_name((*job)->state), sent, service.view(**job, ended)), ended};
+        return {fmt::format("event: {}\nid: {}\ndata: {}\n\n", state_name((*job)->state), sent,
+                            service.view(**job, ended)),
+                ended};
       };
       auto [text, ended] = co_await on_pool(*state_, fetch);
-      if (text.empty() && std::chrono::steady_clock::now() - quiet_since > std::chrono::seconds(15)) text = ": keep-alive\n\n";
+      if (text.empty() && std::chrono::steady_clock::now() - quiet_since > std::chrono::seconds(15))
+        text = ": keep-alive\n\n";
       if (!text.empty()) {
         if (!co_await write_raw(text)) co_return;
         quiet_since = std::chrono::steady_clock::now();
@@ -647,13 +713,14 @@ class HttpSession : public std::enable_shared_from_this<HttpSession<Stream>> {
     auto token = state_->router.service().authenticate(bearer);
     if (!token) co_return;
     moved_ = true;
-    auto session = std::make_shared<WebSocketSession<Stream>>(state_, std::move(stream_), std::move(*token), request.id, request.path == "/ws");
+    auto session = std::make_shared<WebSocketSession<Stream>>(state_, std::move(stream_), std::move(*token),
+                                                              request.id, request.path == "/ws");
     co_await session->run(std::move(header));
   }
 
   std::shared_ptr<ServerState> state_;
   Stream stream_;
-  net::any_io_executor executor_;        // the strand; outlives the stream's move to a WebSocket
+  net::any_io_executor executor_;  // the strand; outlives the stream's move to a WebSocket
   const std::string peer_;
   Watchdog dog_;
   beast::flat_buffer buffer_;

@@ -6,9 +6,11 @@ namespace {
 using TlsStream = net::ssl::stream<Tcp::socket>;
 }
 
-void serve_tls(std::shared_ptr<ServerState> state, Tcp::socket socket, std::string peer, std::shared_ptr<net::ssl::context> context) {
+void serve_tls(std::shared_ptr<ServerState> state, Tcp::socket socket, std::string peer,
+               std::shared_ptr<net::ssl::context> context) {
   const auto executor = socket.get_executor();
-  auto session = std::make_shared<HttpSession<TlsStream>>(state, TlsStream(std::move(socket), *context), std::move(peer));
+  auto session = std::make_shared<HttpSession<TlsStream>>(state, TlsStream(std::move(socket), *context),
+                                                          std::move(peer));
   net::co_spawn(
       executor,
       [session, state, context]() -> net::awaitable<void> {

@@ -1,7 +1,8 @@
 // The durable queue: one SQLite file, open to several processes at once.
 //
-// What a client was told is on disk before it is told (submit, complete, cancel: synchronous=FULL). Leases, heartbeats and
-// stages are not forced to disk: a power cut forgets them and the jobs are simply given out again.
+// What a client was told is on disk before it is told (submit, complete, cancel: synchronous=FULL). Leases,
+// heartbeats and stages are not forced to disk: a power cut forgets them and the jobs are simply given out
+// again.
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <sqlite3.h>
 
@@ -71,21 +72,27 @@ INSERT INTO counters VALUES ('revision', 0);
 
 // The order that job_of() reads.
 constexpr const char* kLight =
-    "seq, id, version, state, priority, owner, idem, task, policy, round, extra, created_at, not_before, deadline_at, started_at, "
-    "finished_at, lease, lease_until, worker, stage, attempts, faults, deaths, status, reward, cached, revision";
+    "seq, id, version, state, priority, owner, idem, task, policy, round, extra, created_at, not_before, "
+    "deadline_at, started_at, "
+    "finished_at, lease, lease_until, worker, stage, attempts, faults, deaths, status, reward, cached, "
+    "revision";
 constexpr int kLightColumns = 27;
 
 tl::unexpected<Error> adapt(const SQLite::Exception& error, const std::string& path, const char* doing) {
   const int code = error.getErrorCode() & 0xFF;
   if (code == SQLITE_FULL || error.getExtendedErrorCode() == SQLITE_IOERR_WRITE ||
       (code == SQLITE_IOERR && base::free_bytes(path) < (1u << 20)))
-    return fail(Code::kResourceExhausted, "no room while {} {}: nothing was stored; free some disk space", doing, path);
+    return fail(Code::kResourceExhausted, "no room while {} {}: nothing was stored; free some disk space",
+                doing, path);
   if (code == SQLITE_NOTADB || code == SQLITE_CORRUPT)
-    return fail(Code::kInvalidArgument, "{} is not a job queue or is damaged ({}); give another file", path, error.what());
+    return fail(Code::kInvalidArgument, "{} is not a job queue or is damaged ({}); give another file", path,
+                error.what());
   if (code == SQLITE_BUSY || code == SQLITE_LOCKED)
-    return fail(Code::kUnavailable, "{} has been locked by another process for {} s", path, kBusyTimeoutMs / 1000);
+    return fail(Code::kUnavailable, "{} has been locked by another process for {} s", path,
+                kBusyTimeoutMs / 1000);
   if (code == SQLITE_CANTOPEN || code == SQLITE_READONLY || code == SQLITE_PERM || code == SQLITE_IOERR)
-    return fail(Code::kUnavailable, "cannot use {} ({}); check that its folder exists and is writable", path, error.what());
+    return fail(Code::kUnavailable, "cannot use {} ({}); check that its folder exists and is writable", path,
+                error.what());
   return fail(Code::kInternal, "SQLite failed while {} {}: {}", doing, path, error.what());
 }
 
@@ -156,9 +163,11 @@ class SqliteQueue : public JobQueue {
     const int application = durable_.execAndGet("PRAGMA application_id").getInt();
     const int tables = durable_.execAndGet("SELECT count(*) FROM sqlite_schema").getInt();
     if (tables > 0 && application != kApplicationId)
-      return fail(Code::kInvalidArgument, "{} is an SQLite file of another program; give another file", path_);
+      return fail(Code::kInvalidArgument, "{} is an SQLite file of another program; give another file",
+                  path_);
     if (version > kSchemaVersion)
-      return fail(Code::kUnsupported, "{} was written by a newer program (schema {}, this one knows {})", path_, version, kSchemaVersion);
+      return fail(Code::kUnsupported, "{} was written by a newer program (schema {}, this one knows {})",
+                  path_, version, kSchemaVersion);
     if (version == 0) {
       durable_.exec(kSchema);
       durable_.exec(fmt::format("PRAGMA application_id={}", kApplicationId));
@@ -169,80 +178,92 @@ class SqliteQueue : public JobQueue {
   }
 
   Result<std::vector<Submitted>> submit(const std::vector<JobSpec>& specs) override {
-    return write<std::vector<Submitted>>(durable_, "submitting to", [&](SQLite::Database& db) -> Result<std::vector<Submitted>> {
-      const double now = config_.clock->unix_time();
-      std::size_t waiting = static_cast<std::size_t>(db.execAndGet("SELECT count(*) FROM jobs WHERE state = 0").getInt64());
-      std::vector<Submitted> submitted;
-      for (const auto& spec : specs) {
-        const std::string content = content_hash(spec);
-        MC_ASSIGN_OR_RETURN(auto existing, find_existing(db, spec, content));
-        if (existing) {
-          submitted.push_back({std::move(*existing), true});
-          continue;
-        }
-        Job job = new_job(spec, now);
-        if (spec.reuse) {
-          MC_ASSIGN_OR_RETURN(auto outcome, decided(db, content));
-          if (outcome) on_reuse(job, *outcome, now);
-        }
-        if (job.state == JobState::kQueued && ++waiting > config_.max_queued)
-          return fail(Code::kResourceExhausted, "the queue holds {} jobs, its limit is {}", waiting - 1, config_.max_queued);
-        insert(db, job, content);
-        submitted.push_back({std::move(job), false});
-      }
-      return submitted;
-    });
+    return write<std::vector<Submitted>>(
+        durable_, "submitting to", [&](SQLite::Database& db) -> Result<std::vector<Submitted>> {
+          const double now = config_.clock->unix_time();
+          std::size_t waiting =
+              static_cast<std::size_t>(db.execAndGet("SELECT count(*) FROM jobs WHERE state = 0").getInt64());
+          std::vector<Submitted> submitted;
+          for (const auto& spec : specs) {
+            const std::string content = content_hash(spec);
+            MC_ASSIGN_OR_RETURN(auto existing, find_existing(db, spec, content));
+            if (existing) {
+              submitted.push_back({std::move(*existing), true});
+              continue;
+            }
+            Job job = new_job(spec, now);
+            if (spec.reuse) {
+              MC_ASSIGN_OR_RETURN(auto outcome, decided(db, content));
+              if (outcome) on_reuse(job, *outcome, now);
+            }
+            if (job.state == JobState::kQueued && ++waiting > config_.max_queued)
+              return fail(Code::kResourceExhausted, "the queue holds {} jobs, its limit is {}", waiting - 1,
+                          config_.max_queued);
+            insert(db, job, content);
+            submitted.push_back({std::move(job), false});
+          }
+          return submitted;
+        });
   }
 
   Result<std::optional<Lease>> lease(const LeaseRequest& request, double) override {
     {
-      MC_ASSIGN_OR_RETURN(const bool any, read<bool>("reading", [&](SQLite::Database& db) -> Result<bool> {
-                            return db.execAndGet("SELECT EXISTS (SELECT 1 FROM jobs WHERE state = 0)").getInt() != 0;
-                          }));
+      MC_ASSIGN_OR_RETURN(
+          const bool any, read<bool>("reading", [&](SQLite::Database& db) -> Result<bool> {
+            return db.execAndGet("SELECT EXISTS (SELECT 1 FROM jobs WHERE state = 0)").getInt() != 0;
+          }));
       if (!any) return std::optional<Lease>();
     }
-    return write<std::optional<Lease>>(quick_, "leasing from", [&](SQLite::Database& db) -> Result<std::optional<Lease>> {
-      const double now = config_.clock->unix_time();
-      for (;;) {
-        const std::int64_t sequence = choose(db, request.prefer, now);
-        if (sequence == 0) return std::optional<Lease>();
-        auto job = load(db, "seq = ?", sequence);
-        if (!job || !*job) {  // an unreadable record must not stop the queue
-          SQLite::Statement update(db, "UPDATE jobs SET state = 3, status = 'infra:record', finished_at = ?, revision = ? WHERE seq = ?");
-          update.bind(1, now);
-          update.bind(2, next_revision(db));
-          update.bind(3, sequence);
-          update.exec();
-          continue;
-        }
-        on_lease(**job, request.worker, random_id("l-"), now, request.visibility_s);
-        save(db, **job);
-        return std::optional<Lease>(Lease{(*job)->lease, std::move(**job)});
-      }
-    });
+    return write<std::optional<Lease>>(
+        quick_, "leasing from", [&](SQLite::Database& db) -> Result<std::optional<Lease>> {
+          const double now = config_.clock->unix_time();
+          for (;;) {
+            const std::int64_t sequence = choose(db, request.prefer, now);
+            if (sequence == 0) return std::optional<Lease>();
+            auto job = load(db, "seq = ?", sequence);
+            if (!job || !*job) {  // an unreadable record must not stop the queue
+              SQLite::Statement update(db,
+                                       "UPDATE jobs SET state = 3, status = 'infra:record', finished_at = ?, "
+                                       "revision = ? WHERE seq = ?");
+              update.bind(1, now);
+              update.bind(2, next_revision(db));
+              update.bind(3, sequence);
+              update.exec();
+              continue;
+            }
+            on_lease(**job, request.worker, random_id("l-"), now, request.visibility_s);
+            save(db, **job);
+            return std::optional<Lease>(Lease{(*job)->lease, std::move(**job)});
+          }
+        });
   }
 
-  Result<HeartbeatReply> heartbeat(const std::string& lease, const std::string& stage, double visibility_s) override {
-    return write<HeartbeatReply>(quick_, "extending a lease in", [&](SQLite::Database& db) -> Result<HeartbeatReply> {
-      MC_ASSIGN_OR_RETURN(Job job, leased(db, lease));
-      const bool new_stage = job.stage != stage && !stage.empty();
-      if (on_heartbeat(job, stage, config_.clock->unix_time(), visibility_s)) {
-        SQLite::Statement update(db, "UPDATE jobs SET lease_until = ?, stage = ?, revision = ? WHERE seq = ?");
-        update.bind(1, job.lease_until);
-        update.bind(2, job.stage);
-        update.bind(3, new_stage ? next_revision(db) : static_cast<std::int64_t>(job.revision));
-        update.bind(4, static_cast<std::int64_t>(job.sequence));
-        update.exec();
-      }
-      return HeartbeatReply{has_ended(job.state), job.lease_until};
-    });
+  Result<HeartbeatReply> heartbeat(const std::string& lease, const std::string& stage,
+                                   double visibility_s) override {
+    return write<HeartbeatReply>(
+        quick_, "extending a lease in", [&](SQLite::Database& db) -> Result<HeartbeatReply> {
+          MC_ASSIGN_OR_RETURN(Job job, leased(db, lease));
+          const bool new_stage = job.stage != stage && !stage.empty();
+          if (on_heartbeat(job, stage, config_.clock->unix_time(), visibility_s)) {
+            SQLite::Statement update(
+                db, "UPDATE jobs SET lease_until = ?, stage = ?, revision = ? WHERE seq = ?");
+            update.bind(1, job.lease_until);
+            update.bind(2, job.stage);
+            update.bind(3, new_stage ? next_revision(db) : static_cast<std::int64_t>(job.revision));
+            update.bind(4, static_cast<std::int64_t>(job.sequence));
+            update.exec();
+          }
+          return HeartbeatReply{has_ended(job.state), job.lease_until};
+        });
   }
 
   Result<bool> complete(const std::string& lease, const Outcome& outcome) override {
-    return with_lease(durable_, lease, [&](Job& job, double now) { return on_complete(job, outcome, now, config_.retry); });
+    return with_lease(durable_, lease,
+                      [&](Job& job, double now) { return on_complete(job, outcome, now, config_.retry); });
   }
   Result<bool> release(const std::string& lease, const std::string& fault) override {
-    return with_lease(durable_, lease, [&](Job& job, double now) { return on_release(job, fault, now, config_.retry); });
+    return with_lease(durable_, lease,
+                      [&](Job& job, double now) { return on_release(job, fault, now, config_.retry); });
   }
 
   Result<std::optional<Job>> get(const std::string& id) override {
@@ -263,9 +284,10 @@ class SqliteQueue : public JobQueue {
     return read<std::vector<Job>>("reading", [&](SQLite::Database& db) -> Result<std::vector<Job>> {
       std::string sql = fmt::format("SELECT {} FROM jobs WHERE version <= {}", kLight, kRecordVersion);
       std::vector<const std::string*> texts;
-      for (const auto& [clause, value] : {std::pair{" AND owner = ?", &filter.owner}, std::pair{" AND task = ?", &filter.task},
-                                          std::pair{" AND status = ?", &filter.status},
-                                          std::pair{" AND seq < (SELECT seq FROM jobs WHERE id = ?)", &filter.before}}) {
+      for (const auto& [clause, value] :
+           {std::pair{" AND owner = ?", &filter.owner}, std::pair{" AND task = ?", &filter.task},
+            std::pair{" AND status = ?", &filter.status},
+            std::pair{" AND seq < (SELECT seq FROM jobs WHERE id = ?)", &filter.before}}) {
         if (value->empty()) continue;
         sql += clause;
         texts.push_back(value);
@@ -302,17 +324,22 @@ class SqliteQueue : public JobQueue {
   Result<std::size_t> sweep() override {
     const double now = config_.clock->unix_time();
     // Looks first without the write lock: most of the time there is nothing to do.
-    MC_ASSIGN_OR_RETURN(const auto due, read<std::vector<std::int64_t>>("reading", [&](SQLite::Database& db) -> Result<std::vector<std::int64_t>> {
-                          std::vector<std::int64_t> found;
-                          SQLite::Statement running(db, "SELECT seq, lease_until, worker FROM jobs WHERE state = 1");
-                          while (running.executeStep())
-                            if (running.getColumn(1).getDouble() < now || worker_is_gone(running.getColumn(2).getString()))
-                              found.push_back(running.getColumn(0).getInt64());
-                          SQLite::Statement late(db, "SELECT seq FROM jobs WHERE state < 2 AND deadline_at > 0 AND deadline_at <= ?");
-                          late.bind(1, now);
-                          while (late.executeStep()) found.push_back(late.getColumn(0).getInt64());
-                          return found;
-                        }));
+    MC_ASSIGN_OR_RETURN(
+        const auto due,
+        read<std::vector<std::int64_t>>(
+            "reading", [&](SQLite::Database& db) -> Result<std::vector<std::int64_t>> {
+              std::vector<std::int64_t> found;
+              SQLite::Statement running(db, "SELECT seq, lease_until, worker FROM jobs WHERE state = 1");
+              while (running.executeStep())
+                if (running.getColumn(1).getDouble() < now ||
+                    worker_is_gone(running.getColumn(2).getString()))
+                  found.push_back(running.getColumn(0).getInt64());
+              SQLite::Statement late(
+                  db, "SELECT seq FROM jobs WHERE state < 2 AND deadline_at > 0 AND deadline_at <= ?");
+              late.bind(1, now);
+              while (late.executeStep()) found.push_back(late.getColumn(0).getInt64());
+              return found;
+            }));
     if (due.empty()) return std::size_t{0};
     return write<std::size_t>(durable_, "sweeping", [&](SQLite::Database& db) -> Result<std::size_t> {
       std::size_t count = 0;
@@ -320,7 +347,8 @@ class SqliteQueue : public JobQueue {
         auto job = load(db, "seq = ?", sequence);
         if (!job || !*job) continue;
         bool changed = on_deadline(**job, now);
-        if (!changed && (*job)->state == JobState::kRunning && ((*job)->lease_until < now || worker_is_gone((*job)->worker)))
+        if (!changed && (*job)->state == JobState::kRunning &&
+            ((*job)->lease_until < now || worker_is_gone((*job)->worker)))
           changed = on_lease_lost(**job, now, config_.retry);
         if (!changed) continue;
         save(db, **job);
@@ -337,18 +365,24 @@ class SqliteQueue : public JobQueue {
       while (counts.executeStep()) {
         const auto state = static_cast<JobState>(counts.getColumn(0).getInt());
         const auto n = static_cast<std::size_t>(counts.getColumn(1).getInt64());
-        if (state == JobState::kQueued) stats.queued = n;
-        else if (state == JobState::kRunning) stats.running = n;
-        else stats.ended += n;
+        if (state == JobState::kQueued)
+          stats.queued = n;
+        else if (state == JobState::kRunning)
+          stats.running = n;
+        else
+          stats.ended += n;
         if (state == JobState::kFailed) stats.dead = n;
       }
-      SQLite::Statement waiting(db, "SELECT priority, count(*), min(created_at) FROM jobs WHERE state = 0 GROUP BY priority");
+      SQLite::Statement waiting(
+          db, "SELECT priority, count(*), min(created_at) FROM jobs WHERE state = 0 GROUP BY priority");
       while (waiting.executeStep()) {
-        stats.queued_by_priority[waiting.getColumn(0).getInt()] = static_cast<std::size_t>(waiting.getColumn(1).getInt64());
+        stats.queued_by_priority[waiting.getColumn(0).getInt()] =
+            static_cast<std::size_t>(waiting.getColumn(1).getInt64());
         const double oldest = waiting.getColumn(2).getDouble();
         if (stats.oldest_queued_at == 0 || oldest < stats.oldest_queued_at) stats.oldest_queued_at = oldest;
       }
-      stats.revision = static_cast<std::uint64_t>(db.execAndGet("SELECT value FROM counters WHERE name = 'revision'").getInt64());
+      stats.revision = static_cast<std::uint64_t>(
+          db.execAndGet("SELECT value FROM counters WHERE name = 'revision'").getInt64());
       return stats;
     });
   }
@@ -356,32 +390,37 @@ class SqliteQueue : public JobQueue {
   Result<OwnerLoad> load_of(const std::string& owner) override {
     return read<OwnerLoad>("reading", [&](SQLite::Database& db) -> Result<OwnerLoad> {
       OwnerLoad load;
-      SQLite::Statement select(db, "SELECT state, count(*) FROM jobs WHERE owner = ? AND state < 2 GROUP BY state");
+      SQLite::Statement select(
+          db, "SELECT state, count(*) FROM jobs WHERE owner = ? AND state < 2 GROUP BY state");
       select.bind(1, owner);
       while (select.executeStep())
-        (select.getColumn(0).getInt() == 0 ? load.queued : load.running) = static_cast<std::size_t>(select.getColumn(1).getInt64());
+        (select.getColumn(0).getInt() == 0 ? load.queued : load.running) =
+            static_cast<std::size_t>(select.getColumn(1).getInt64());
       return load;
     });
   }
 
   Result<std::vector<Change>> changes(std::uint64_t revision, std::size_t limit) override {
     return read<std::vector<Change>>("reading", [&](SQLite::Database& db) -> Result<std::vector<Change>> {
-      SQLite::Statement select(db, "SELECT id, owner, stage, state, revision FROM jobs WHERE revision > ? ORDER BY revision LIMIT ?");
+      SQLite::Statement select(
+          db,
+          "SELECT id, owner, stage, state, revision FROM jobs WHERE revision > ? ORDER BY revision LIMIT ?");
       select.bind(1, static_cast<std::int64_t>(revision));
       select.bind(2, static_cast<std::int64_t>(limit));
       std::vector<Change> found;
       while (select.executeStep())
-        found.push_back({select.getColumn(0).getString(), select.getColumn(1).getString(), select.getColumn(2).getString(),
-                         static_cast<JobState>(select.getColumn(3).getInt()), static_cast<std::uint64_t>(select.getColumn(4).getInt64())});
+        found.push_back({select.getColumn(0).getString(), select.getColumn(1).getString(),
+                         select.getColumn(2).getString(), static_cast<JobState>(select.getColumn(3).getInt()),
+                         static_cast<std::uint64_t>(select.getColumn(4).getInt64())});
       return found;
     });
   }
 
   Result<std::vector<Job>> unarchived(std::size_t limit) override {
     return read<std::vector<Job>>("reading", [&](SQLite::Database& db) -> Result<std::vector<Job>> {
-      SQLite::Statement select(
-          db, fmt::format("SELECT {}, spec, outcome FROM jobs WHERE state > 1 AND archived = 0 AND version <= {} ORDER BY seq LIMIT {}",
-                          kLight, kRecordVersion, limit));
+      SQLite::Statement select(db, fmt::format("SELECT {}, spec, outcome FROM jobs WHERE state > 1 AND "
+                                               "archived = 0 AND version <= {} ORDER BY seq LIMIT {}",
+                                               kLight, kRecordVersion, limit));
       std::vector<Job> jobs;
       while (select.executeStep()) {
         auto job = whole_job_of(select);
@@ -439,14 +478,16 @@ class SqliteQueue : public JobQueue {
 
   template <typename Value>
   Result<std::optional<Job>> load(SQLite::Database& db, const char* where, const Value& value) {
-    SQLite::Statement select(db, fmt::format("SELECT {}, spec, outcome FROM jobs WHERE {} AND version <= {}", kLight, where, kRecordVersion));
+    SQLite::Statement select(db, fmt::format("SELECT {}, spec, outcome FROM jobs WHERE {} AND version <= {}",
+                                             kLight, where, kRecordVersion));
     select.bind(1, value);
     if (!select.executeStep()) return std::optional<Job>();
     MC_ASSIGN_OR_RETURN(Job job, whole_job_of(select));
     return std::optional<Job>(std::move(job));
   }
 
-  Result<std::optional<Job>> find_existing(SQLite::Database& db, const JobSpec& spec, const std::string& content) {
+  Result<std::optional<Job>> find_existing(SQLite::Database& db, const JobSpec& spec,
+                                           const std::string& content) {
     if (!spec.idempotency_key.empty()) {
       SQLite::Statement select(db, "SELECT id, content FROM jobs WHERE owner = ? AND idem = ?");
       select.bind(1, spec.owner);
@@ -454,12 +495,14 @@ class SqliteQueue : public JobQueue {
       if (select.executeStep()) {
         const std::string id = select.getColumn(0).getString();
         if (select.getColumn(1).getString() != content)
-          return fail(Code::kInvalidArgument, "idempotency key '{}' was used for job {} with another content", spec.idempotency_key, id);
+          return fail(Code::kInvalidArgument, "idempotency key '{}' was used for job {} with another content",
+                      spec.idempotency_key, id);
         return load(db, "id = ?", id);
       }
     }
     if (!spec.attach) return std::optional<Job>();
-    SQLite::Statement select(db, "SELECT id FROM jobs WHERE content = ? AND state < 2 AND owner = ? ORDER BY seq LIMIT 1");
+    SQLite::Statement select(
+        db, "SELECT id FROM jobs WHERE content = ? AND state < 2 AND owner = ? ORDER BY seq LIMIT 1");
     select.bind(1, content);
     select.bind(2, spec.owner);
     if (!select.executeStep()) return std::optional<Job>();
@@ -468,7 +511,8 @@ class SqliteQueue : public JobQueue {
 
   // The outcome of an earlier decided job of this content.
   Result<std::optional<Outcome>> decided(SQLite::Database& db, const std::string& content) {
-    SQLite::Statement select(db, "SELECT outcome, status FROM jobs WHERE content = ? AND state = 2 ORDER BY seq DESC LIMIT 8");
+    SQLite::Statement select(
+        db, "SELECT outcome, status FROM jobs WHERE content = ? AND state = 2 ORDER BY seq DESC LIMIT 8");
     select.bind(1, content);
     while (select.executeStep())
       if (!judge::is_null_reward(select.getColumn(1).getString())) {
@@ -481,13 +525,20 @@ class SqliteQueue : public JobQueue {
   // Sequence of the job that is given out next; 0 when there is none.
   std::int64_t choose(SQLite::Database& db, const std::string& prefer, double now) {
     const std::string due = fmt::format(
-        "state = 0 AND version <= {} AND not_before <= ?1 AND (deadline_at = 0 OR deadline_at > ?1)", kRecordVersion);
-    SQLite::Statement first(db, fmt::format("SELECT seq, priority, task_hash FROM jobs WHERE {} ORDER BY priority DESC, seq LIMIT 1", due));
+        "state = 0 AND version <= {} AND not_before <= ?1 AND (deadline_at = 0 OR deadline_at > ?1)",
+        kRecordVersion);
+    SQLite::Statement first(
+        db,
+        fmt::format("SELECT seq, priority, task_hash FROM jobs WHERE {} ORDER BY priority DESC, seq LIMIT 1",
+                    due));
     first.bind(1, now);
     if (!first.executeStep()) return 0;
     const std::int64_t sequence = first.getColumn(0).getInt64();
     if (prefer.empty() || first.getColumn(2).getString() == prefer) return sequence;
-    SQLite::Statement same(db, fmt::format("SELECT seq FROM jobs WHERE {} AND task_hash = ?2 AND priority = ?3 ORDER BY seq LIMIT 1", due));
+    SQLite::Statement same(
+        db,
+        fmt::format("SELECT seq FROM jobs WHERE {} AND task_hash = ?2 AND priority = ?3 ORDER BY seq LIMIT 1",
+                    due));
     same.bind(1, now);
     same.bind(2, prefer);
     same.bind(3, first.getColumn(1).getInt());
@@ -513,7 +564,8 @@ class SqliteQueue : public JobQueue {
   }
 
   std::int64_t next_revision(SQLite::Database& db) {
-    SQLite::Statement update(db, "UPDATE counters SET value = value + 1 WHERE name = 'revision' RETURNING value");
+    SQLite::Statement update(db,
+                             "UPDATE counters SET value = value + 1 WHERE name = 'revision' RETURNING value");
     std::int64_t revision = 0;
     while (update.executeStep()) revision = update.getColumn(0).getInt64();
     return revision;
@@ -579,10 +631,14 @@ class SqliteQueue : public JobQueue {
   }
 
   static void bind_reward(SQLite::Statement& statement, int at, const Job& job) {
-    if (job.outcome.reward) statement.bind(at, *job.outcome.reward);
-    else statement.bind(at);
+    if (job.outcome.reward)
+      statement.bind(at, *job.outcome.reward);
+    else
+      statement.bind(at);
   }
-  static std::string outcome_text(const Job& job) { return has_ended(job.state) ? outcome_to_text(job.outcome) : ""; }
+  static std::string outcome_text(const Job& job) {
+    return has_ended(job.state) ? outcome_to_text(job.outcome) : "";
+  }
 
   const std::string path_;
   const QueueConfig config_;

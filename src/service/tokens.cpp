@@ -1,8 +1,8 @@
 #include "service/tokens.h"
 
+#include <toml++/toml.h>
 #include <algorithm>
 #include <set>
-#include <toml++/toml.h>
 
 #include "base/files.h"
 #include "base/hash.h"
@@ -11,31 +11,41 @@ namespace musacoder::service {
 namespace {
 
 Result<Token> token_of(const toml::table& entry, const std::string& where) {
-  static const std::set<std::string_view> kKeys = {"name", "sha256", "token", "role", "max_unfinished", "jobs_per_minute", "max_priority"};
+  static const std::set<std::string_view> kKeys = {"name",           "sha256",          "token",       "role",
+                                                   "max_unfinished", "jobs_per_minute", "max_priority"};
   for (const auto& [key, value] : entry)
-    if (!kKeys.count(key.str())) return fail(Code::kInvalidArgument, "{}: unknown key '{}'", where, key.str());
+    if (!kKeys.count(key.str()))
+      return fail(Code::kInvalidArgument, "{}: unknown key '{}'", where, key.str());
   Token token;
   token.name = entry["name"].value_or(std::string());
   if (token.name.empty() || token.name.size() > 64 ||
-      token.name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") != std::string::npos)
+      token.name.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-") !=
+          std::string::npos)
     return fail(Code::kInvalidArgument, "{}: `name` has 1 to 64 characters of A-Z a-z 0-9 . _ -", where);
   token.sha256 = entry["sha256"].value_or(std::string());
   if (const auto plain = entry["token"].value<std::string>()) {
-    if (plain->size() < 16) return fail(Code::kInvalidArgument, "{}: a token has at least 16 characters", where);
+    if (plain->size() < 16)
+      return fail(Code::kInvalidArgument, "{}: a token has at least 16 characters", where);
     token.sha256 = base::sha256_hex(*plain);
   }
   if (token.sha256.size() != 64 || token.sha256.find_first_not_of("0123456789abcdef") != std::string::npos)
     return fail(Code::kInvalidArgument, "{}: give `sha256` (64 lower-case hex digits) or `token`", where);
   const std::string role = entry["role"].value_or(std::string("client"));
-  if (role == "client") token.role = Role::kClient;
-  else if (role == "worker") token.role = Role::kWorker;
-  else if (role == "admin") token.role = Role::kAdmin;
-  else return fail(Code::kInvalidArgument, "{}: `role` is client, worker or admin, not '{}'", where, role);
+  if (role == "client")
+    token.role = Role::kClient;
+  else if (role == "worker")
+    token.role = Role::kWorker;
+  else if (role == "admin")
+    token.role = Role::kAdmin;
+  else
+    return fail(Code::kInvalidArgument, "{}: `role` is client, worker or admin, not '{}'", where, role);
   const std::int64_t unfinished = entry["max_unfinished"].value_or(std::int64_t{1000});
   const double rate = entry["jobs_per_minute"].value_or(0.0);
   const std::int64_t priority = entry["max_priority"].value_or(std::int64_t{100});
   if (unfinished < 0 || rate < 0 || priority < -100 || priority > 100)
-    return fail(Code::kInvalidArgument, "{}: max_unfinished and jobs_per_minute are not negative, max_priority is -100 to 100", where);
+    return fail(Code::kInvalidArgument,
+                "{}: max_unfinished and jobs_per_minute are not negative, max_priority is -100 to 100",
+                where);
   token.max_unfinished = static_cast<std::size_t>(unfinished);
   token.jobs_per_minute = rate;
   token.max_priority = static_cast<int>(priority);
@@ -59,7 +69,9 @@ Result<TokenSet> TokenSet::parse(const std::string& toml_text, const std::string
   TokenSet set;
   std::set<std::string> names;
   for (const auto& [key, value] : table)
-    if (key.str() != "token") return fail(Code::kInvalidArgument, "{}: unknown key '{}'; tokens stand under [[token]]", source, key.str());
+    if (key.str() != "token")
+      return fail(Code::kInvalidArgument, "{}: unknown key '{}'; tokens stand under [[token]]", source,
+                  key.str());
   const toml::array* entries = table["token"].as_array();
   if (!entries) return fail(Code::kInvalidArgument, "{}: no [[token]] in it", source);
   for (std::size_t i = 0; i < entries->size(); ++i) {
@@ -67,9 +79,11 @@ Result<TokenSet> TokenSet::parse(const std::string& toml_text, const std::string
     const toml::table* entry = entries->get(i)->as_table();
     if (!entry) return fail(Code::kInvalidArgument, "{} is not a table", where);
     MC_ASSIGN_OR_RETURN(Token token, token_of(*entry, where));
-    if (!names.insert(token.name).second) return fail(Code::kInvalidArgument, "{}: the name '{}' stands twice", where, token.name);
+    if (!names.insert(token.name).second)
+      return fail(Code::kInvalidArgument, "{}: the name '{}' stands twice", where, token.name);
     const std::string hash = token.sha256;
-    if (!set.tokens_.emplace(hash, std::move(token)).second) return fail(Code::kInvalidArgument, "{}: the same token stands twice", where);
+    if (!set.tokens_.emplace(hash, std::move(token)).second)
+      return fail(Code::kInvalidArgument, "{}: the same token stands twice", where);
   }
   return set;
 }

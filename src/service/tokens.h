@@ -1,14 +1,16 @@
-// Bearer tokens with roles and quotas, from a TOML file that holds only their hashes or, for small set-ups, the tokens:
+// Bearer tokens with roles and quotas, from a TOML file that holds only their hashes or, for small set-ups,
+// the tokens:
 //
 //   [[token]]
 //   name = "trainer-a"                                   # appears in logs and as the jobs' owner
 //   sha256 = "9f86d081884c7d65…"                         # of the token: printf %s TOKEN | sha256sum
 //   role = "client"                                      # client (default), worker, admin
 //   max_unfinished = 1000                                # jobs waiting and running at a time; 0: no limit
-//   jobs_per_minute = 0                                  # submissions, with bursts of a minute's worth; 0: no limit
-//   max_priority = 100
+//   jobs_per_minute = 0                                  # submissions, with bursts of a minute's worth; 0:
+//   no limit max_priority = 100
 //
-// Errors of load(): kNotFound, kInvalidArgument with the entry. Token sets do not change once loaded; Quotas is thread safe.
+// Errors of load(): kNotFound, kInvalidArgument with the entry. Token sets do not change once loaded; Quotas
+// is thread safe.
 #pragma once
 
 #include <map>
@@ -24,7 +26,7 @@ enum class Role { kClient, kWorker, kAdmin };
 
 struct Token {
   std::string name = "anonymous", sha256;
-  Role role = Role::kAdmin;              // of the one who comes without a token where none are configured
+  Role role = Role::kAdmin;  // of the one who comes without a token where none are configured
   std::size_t max_unfinished = 0;
   double jobs_per_minute = 0;
   int max_priority = 100;

@@ -16,9 +16,11 @@ double unix_now() { return base::real_clock().unix_time(); }
 
 class JudgeExecutor : public Executor {
  public:
-  JudgeExecutor(const judge::JudgeConfig& config, std::shared_ptr<judge::Shared> shared) : config_(config), shared_(std::move(shared)) {}
+  JudgeExecutor(const judge::JudgeConfig& config, std::shared_ptr<judge::Shared> shared)
+      : config_(config), shared_(std::move(shared)) {}
 
-  Outcome execute(const JobSpec& spec, const judge::StageCallback& on_stage, const std::function<bool()>& cancelled) override {
+  Outcome execute(const JobSpec& spec, const judge::StageCallback& on_stage,
+                  const std::function<bool()>& cancelled) override {
     Outcome outcome;
     auto& judge = judges_[spec.policy];
     if (!judge) {
@@ -81,10 +83,10 @@ struct WorkerPool::Lane {
   std::string last_task;
   int same_task = 0;
 
-  mutable std::mutex mutex;              // what follows
+  mutable std::mutex mutex;  // what follows
   std::condition_variable changed;
   LaneStatus status;
-  std::string lease;                     // "" when idle
+  std::string lease;  // "" when idle
   bool stage_changed = false, ended = false;
   std::atomic<bool> cancel{false};
 };
@@ -94,7 +96,8 @@ WorkerPool::WorkerPool(WorkSource& source, ExecutorFactory factory, WorkerOption
   for (int i = 0; i < options_.lanes; ++i) {
     auto lane = std::make_unique<Lane>();
     lane->number = i;
-    lane->name = options_.name_prefix.empty() ? worker_identity(i) : fmt::format("{}/{}", options_.name_prefix, i);
+    lane->name =
+        options_.name_prefix.empty() ? worker_identity(i) : fmt::format("{}/{}", options_.name_prefix, i);
     lane->status.name = lane->name;
     lane->status.since = unix_now();
     lanes_.push_back(std::move(lane));
@@ -142,9 +145,11 @@ void WorkerPool::run(Lane& lane) {
       std::lock_guard lock(mutex_);
       seen = pokes_;
     }
-    auto lease = source_.lease({lane.name, options_.visibility_s, prefer ? lane.last_task : ""}, options_.wait_s);
+    auto lease =
+        source_.lease({lane.name, options_.visibility_s, prefer ? lane.last_task : ""}, options_.wait_s);
     if (!lease) {
-      log_event(LogLevel::kWarning, "lease_failed", {{"worker", lane.name}, {"error", lease.error().message}});
+      log_event(LogLevel::kWarning, "lease_failed",
+                {{"worker", lane.name}, {"error", lease.error().message}});
       if (!pause(trouble_s, seen)) return;
       trouble_s = std::min(10.0, trouble_s * 2);
       continue;
@@ -175,12 +180,17 @@ void WorkerPool::work(Lane& lane, Lease lease) {
     lane.status.since = unix_now();
   }
   log_event(LogLevel::kInfo, "job_started",
-            {{"job", job.id}, {"worker", lane.name}, {"task", job.spec.task_id}, {"attempt", std::int64_t{job.attempts}}});
+            {{"job", job.id},
+             {"worker", lane.name},
+             {"task", job.spec.task_id},
+             {"attempt", std::int64_t{job.attempts}}});
   Outcome outcome;
   if (!lane.executor) {
     auto made = factory_(lane.number);
-    if (made) lane.executor = std::move(*made);
-    else outcome = {.status = "infra:lane", .feedback = made.error().message};
+    if (made)
+      lane.executor = std::move(*made);
+    else
+      outcome = {.status = "infra:lane", .feedback = made.error().message};
   }
   if (lane.executor)
     outcome = lane.executor->execute(
@@ -199,7 +209,10 @@ void WorkerPool::work(Lane& lane, Lease lease) {
   }
   const bool infra = judge::status_class(outcome.status) == "infra";
   log_event(infra ? LogLevel::kWarning : LogLevel::kInfo, "job_judged",
-            {{"job", job.id}, {"worker", lane.name}, {"status", outcome.status}, {"run_s", unix_now() - job.started_at}});
+            {{"job", job.id},
+             {"worker", lane.name},
+             {"status", outcome.status},
+             {"run_s", unix_now() - job.started_at}});
   std::lock_guard lock(lane.mutex);
   lane.lease.clear();
   lane.status.busy = false;
@@ -218,7 +231,8 @@ void WorkerPool::hand_in(Lane& lane, const std::string& lease, const Outcome& ou
     auto accepted = source_.complete(lease, outcome);
     if (accepted) return;
     const Code code = accepted.error().code;
-    log_event(LogLevel::kWarning, "hand_in_failed", {{"worker", lane.name}, {"error", accepted.error().message}});
+    log_event(LogLevel::kWarning, "hand_in_failed",
+              {{"worker", lane.name}, {"error", accepted.error().message}});
     if (code == Code::kNotFound || code == Code::kInvalidArgument || waited_s > 600 || abandon_) return;
     std::this_thread::sleep_for(std::chrono::duration<double>(wait_s));
     waited_s += wait_s;
@@ -232,7 +246,8 @@ void WorkerPool::keep_alive(Lane& lane) {
   auto last = std::chrono::steady_clock::now();
   std::string last_lease;
   while (!lane.ended) {
-    lane.changed.wait_for(lock, std::chrono::milliseconds(200), [&] { return lane.ended || (lane.stage_changed && !lane.lease.empty()); });
+    lane.changed.wait_for(lock, std::chrono::milliseconds(200),
+                          [&] { return lane.ended || (lane.stage_changed && !lane.lease.empty()); });
     if (lane.ended) return;
     if (lane.lease.empty()) continue;
     if (lane.lease != last_lease) {
@@ -241,7 +256,8 @@ void WorkerPool::keep_alive(Lane& lane) {
     }
     const bool due = std::chrono::steady_clock::now() - last >= third;
     // Also asked now and then whether the job was cancelled.
-    const bool ask = std::chrono::steady_clock::now() - last >= std::min<std::chrono::duration<double>>(third, std::chrono::seconds(2));
+    const bool ask = std::chrono::steady_clock::now() - last >=
+                     std::min<std::chrono::duration<double>>(third, std::chrono::seconds(2));
     if (!due && !ask && !lane.stage_changed) continue;
     lane.stage_changed = false;
     const std::string lease = lane.lease, stage = lane.status.stage;
@@ -274,7 +290,8 @@ int WorkerPool::drain(double seconds) {
     return count;
   };
   const base::Deadline deadline = base::Deadline::in(seconds);
-  while (busy() > 0 && !deadline.expired() && !hurry_) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  while (busy() > 0 && !deadline.expired() && !hurry_)
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
   const int left = busy();
   if (left > 0) abandon_ = true;
   for (auto& lane : lanes_) {

@@ -4,8 +4,9 @@
 //   WorkerPool pool(source, [&](int lane) { return executors.make(lane); }, {.lanes = 2});
 //   pool.start();  ...  pool.drain(60);      // finish what is running, give back what is not done in 60 s
 //
-// The source is a queue in this process, a SQLite file, or a service over HTTP: a lane does not know. A lane never turns
-// its own trouble into a verdict: what fails on the way is handed in as an infra fault and tried again elsewhere.
+// The source is a queue in this process, a SQLite file, or a service over HTTP: a lane does not know. A lane
+// never turns its own trouble into a verdict: what fails on the way is handed in as an infra fault and tried
+// again elsewhere.
 #pragma once
 
 #include <atomic>
@@ -27,7 +28,8 @@ class Executor {
  public:
   virtual ~Executor() = default;
   // Never fails: trouble becomes an outcome with an infra status. `cancelled` is asked now and then.
-  virtual Outcome execute(const JobSpec& spec, const judge::StageCallback& on_stage, const std::function<bool()>& cancelled) = 0;
+  virtual Outcome execute(const JobSpec& spec, const judge::StageCallback& on_stage,
+                          const std::function<bool()>& cancelled) = 0;
 };
 using ExecutorFactory = std::function<Result<std::unique_ptr<Executor>>(int lane)>;
 
@@ -35,7 +37,8 @@ using ExecutorFactory = std::function<Result<std::unique_ptr<Executor>>(int lane
 class JudgeExecutors {
  public:
   explicit JudgeExecutors(judge::JudgeConfig config) : config_(std::move(config)) {}
-  // Starts what lanes share. Those processes die with the calling thread, so call it on one that outlives the lanes.
+  // Starts what lanes share. Those processes die with the calling thread, so call it on one that outlives the
+  // lanes.
   Status prepare();
   // Errors: kUnavailable before prepare().
   Result<std::unique_ptr<Executor>> make(int lane);
@@ -48,29 +51,29 @@ class JudgeExecutors {
 
 struct WorkerOptions {
   int lanes = 1;
-  double visibility_s = 30;              // a lease is extended every third of it
-  double poll_s = 0.1;                   // between looks at a queue that cannot wait
-  double wait_s = 5;                     // how long a source that can wait (HTTP) is asked to
-  int same_task_in_a_row = 8;            // then the longest waiting job comes first again
-  std::string name_prefix;               // "" : worker_identity(lane)
+  double visibility_s = 30;    // a lease is extended every third of it
+  double poll_s = 0.1;         // between looks at a queue that cannot wait
+  double wait_s = 5;           // how long a source that can wait (HTTP) is asked to
+  int same_task_in_a_row = 8;  // then the longest waiting job comes first again
+  std::string name_prefix;     // "" : worker_identity(lane)
 };
 
 struct LaneStatus {
   std::string name, job, task, stage;
   bool busy = false;
-  double since = 0;                      // Unix seconds of the present state
+  double since = 0;  // Unix seconds of the present state
   std::uint64_t done = 0, infra = 0;
 };
 
 class WorkerPool {
  public:
   WorkerPool(WorkSource& source, ExecutorFactory factory, WorkerOptions options);
-  ~WorkerPool();                         // drain(0)
+  ~WorkerPool();  // drain(0)
   void start();
-  void poke();                           // a job was submitted: look now
+  void poke();  // a job was submitted: look now
   std::vector<LaneStatus> status() const;
-  // No new leases; waits up to `seconds` for running jobs, then tells them to stop and gives their leases back.
-  // Returns how many jobs were given back.
+  // No new leases; waits up to `seconds` for running jobs, then tells them to stop and gives their leases
+  // back. Returns how many jobs were given back.
   int drain(double seconds);
   // Ends the wait of a drain() that another thread is in.
   void hurry() { hurry_ = true; }

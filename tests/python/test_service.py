@@ -16,7 +16,9 @@ import pytest
 from service_support import PROGRAM, ROOT, TRIVIAL, Process, Server, WebSocket, read_all, real_job
 
 pytestmark = pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is not built")
-slow = pytest.mark.skipif(os.environ.get("MUSACODER_SLOW") != "1", reason="set MUSACODER_SLOW=1 to judge for real")
+slow = pytest.mark.skipif(
+    os.environ.get("MUSACODER_SLOW") != "1", reason="set MUSACODER_SLOW=1 to judge for real"
+)
 
 TOKENS = """
 [[token]]
@@ -60,7 +62,13 @@ def guarded(tmp_path_factory):
     folder = tmp_path_factory.mktemp("guarded")
     (folder / "tokens.toml").write_text(TOKENS)
     running = Server(
-        "--tasks", ROOT / "tasks", "--queue", f"sqlite:{folder}/q.db", "--token-file", folder / "tokens.toml", "--no-lanes"
+        "--tasks",
+        ROOT / "tasks",
+        "--queue",
+        f"sqlite:{folder}/q.db",
+        "--token-file",
+        folder / "tokens.toml",
+        "--no-lanes",
     )
     yield running
     running.close()
@@ -128,7 +136,10 @@ def test_verdicts_are_stored_and_found(server):
     assert server.get(f"/v1/verdicts/{found[0]['key']}")["extra"]["labels"]["mark"] == "needle-17"
     assert server.get("/v1/verdicts?q=no-such-needle")["verdicts"] == []
     listed = subprocess.run(
-        [PROGRAM, "store", "query", server.folder / "v.db", "--text", "needle-17", "--json"], capture_output=True, text=True, check=True
+        [PROGRAM, "store", "query", server.folder / "v.db", "--text", "needle-17", "--json"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert json.loads(listed.stdout)["labels"]["mark"] == "needle-17"
 
@@ -172,7 +183,13 @@ def test_websocket(server):
     assert {message["ref"] for message in seen} == {"a"}
     ws.send({"type": "watch", "id": seen[-1]["job"]["id"]})
     assert ws.json()["type"] == "result"
-    for bad in ({"type": "dance"}, {"type": "submit", "job": 3}, {"type": "watch", "id": "j-none"}, [], {"ref": 5}):
+    for bad in (
+        {"type": "dance"},
+        {"type": "submit", "job": 3},
+        {"type": "watch", "id": "j-none"},
+        [],
+        {"ref": 5},
+    ):
         ws.send(bad)
         assert ws.json()["type"] == "error"
     ws.send_raw(ws.frame(b"{"))
@@ -257,14 +274,18 @@ def test_oversized_body(server):
 
 def test_slow_body_and_header(server):
     begin = time.monotonic()
-    reply = server.raw(b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{", timeout=30)
+    reply = server.raw(
+        b"POST /v1/jobs HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{", timeout=30
+    )
     assert reply.startswith(head(408)), reply
     assert b"DEADLINE_EXCEEDED" in reply
     assert time.monotonic() - begin < 20
 
 
 def test_header_flood(server):
-    flood = b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + b"".join(b"X-%d: %s\r\n" % (i, b"y" * 100) for i in range(1000))
+    flood = b"GET /health HTTP/1.1\r\nHost: localhost\r\n" + b"".join(
+        b"X-%d: %s\r\n" % (i, b"y" * 100) for i in range(1000)
+    )
     assert server.raw(flood + b"\r\n").startswith(head(431))
     assert server.raw(b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\n\r\n").startswith(head(431))
 
@@ -287,7 +308,12 @@ def test_path_traversal(server, path):
 
 
 def test_task_is_never_a_path(server):
-    for name in ("/etc/passwd", "../tasks/activation/1_relu.py", str(ROOT / "corpus/quickstart/right_relu/candidate.py"), "http://127.0.0.1:1/x"):
+    for name in (
+        "/etc/passwd",
+        "../tasks/activation/1_relu.py",
+        str(ROOT / "corpus/quickstart/right_relu/candidate.py"),
+        "http://127.0.0.1:1/x",
+    ):
         server.post("/v1/jobs", {"candidate": "x", "task": name}, expect=404)
 
 
@@ -340,10 +366,17 @@ def test_tokens(guarded):
 
 def test_refuses_to_bind_elsewhere_without_tokens(tmp_path):
     for address in ("0.0.0.0:0", "[::]:0"):
-        run = subprocess.run([PROGRAM, "serve", "--listen", address, "--queue", "memory"], capture_output=True, text=True, timeout=60)
+        run = subprocess.run(
+            [PROGRAM, "serve", "--listen", address, "--queue", "memory"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
         assert run.returncode == 2
         assert "--token-file" in run.stderr
-    run = subprocess.run([PROGRAM, "serve", "--listen", "nonsense"], capture_output=True, text=True, timeout=60)
+    run = subprocess.run(
+        [PROGRAM, "serve", "--listen", "nonsense"], capture_output=True, text=True, timeout=60
+    )
     assert run.returncode == 2
 
 
@@ -355,13 +388,21 @@ def test_tls(tmp_path):
     )  # fmt: skip
     if made.returncode != 0:
         pytest.skip("no openssl program to make a certificate with")
-    server = Server("--queue", "memory", "--no-lanes", "--tls-cert", tmp_path / "cert.pem", "--tls-key", tmp_path / "key.pem")
+    server = Server(
+        "--queue",
+        "memory",
+        "--no-lanes",
+        "--tls-cert",
+        tmp_path / "cert.pem",
+        "--tls-key",
+        tmp_path / "key.pem",
+    )
     try:
         context = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
-        with socket.create_connection(("127.0.0.1", server.port), timeout=20) as raw:
-            with context.wrap_socket(raw, server_hostname="localhost") as s:
-                s.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-                assert b'"healthy"' in read_all(s)
+        raw = socket.create_connection(("127.0.0.1", server.port), timeout=20)
+        with context.wrap_socket(raw, server_hostname="localhost") as s:
+            s.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            assert b'"healthy"' in read_all(s)
         assert b"healthy" not in server.raw(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n", timeout=5)
     finally:
         server.close()
@@ -374,12 +415,19 @@ def test_tls(tmp_path):
 def test_a_worker_of_its_own(tmp_path, way):
     (tmp_path / "tokens.toml").write_text(TOKENS)
     queue = f"sqlite:{tmp_path}/q.db"
-    server = Server("--tasks", ROOT / "tasks", "--queue", queue, "--token-file", tmp_path / "tokens.toml", "--no-lanes")
+    server = Server(
+        "--tasks", ROOT / "tasks", "--queue", queue, "--token-file", tmp_path / "tokens.toml", "--no-lanes"
+    )
     worker = None
     try:
-        ids = [server.post("/v1/jobs", job(f"remote {i}"), expect=202, token="root-root-root-root")["id"] for i in range(3)]
+        ids = [
+            server.post("/v1/jobs", job(f"remote {i}"), expect=202, token="root-root-root-root")["id"]
+            for i in range(3)
+        ]
         target = f"http://127.0.0.1:{server.port}" if way == "http" else queue
-        worker = Process("worker", "--queue", target, "--lanes", 1, env={"MUSACODER_TOKEN": "lane-lane-lane-lane"})
+        worker = Process(
+            "worker", "--queue", target, "--lanes", 1, env={"MUSACODER_TOKEN": "lane-lane-lane-lane"}
+        )
         for one in ids:
             view = server.get(f"/v1/jobs/{one}?wait=60", token="root-root-root-root")
             assert view["state"] == "done" and view["status"].startswith("compile_error")
@@ -425,7 +473,10 @@ def test_killing_the_server_loses_nothing(tmp_path):
     server = Server("--queue", queue, "--store", store, "--lanes", 1)
     try:
         ids = [server.post("/v1/jobs", real_job(idempotency_key="real"), expect=202)["id"]]
-        ids += [server.post("/v1/jobs", {**real_job(), "candidate": f"nothing {i}"}, expect=202)["id"] for i in range(5)]
+        ids += [
+            server.post("/v1/jobs", {**real_job(), "candidate": f"nothing {i}"}, expect=202)["id"]
+            for i in range(5)
+        ]
         until(lambda: server.get(f"/v1/jobs/{ids[0]}")["state"] == "running")
         server.kill()
         server.close()

@@ -1,5 +1,6 @@
 // The parsers that see bytes of clients before anything else does. The first byte chooses one:
-//   p target and query   j a body as job   r trainer label   t token file   o worker's outcome   s a queue record   u URL
+//   p target and query   j a body as job   r trainer label   t token file   o worker's outcome   s a queue
+//   record   u URL
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -33,7 +34,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     case 'p': {
       if (auto request = parse_target(text)) {
         // What is let through never climbs.
-        if (request->path.find("/../") != std::string::npos || request->path.find('\0') != std::string::npos) __builtin_trap();
+        if (request->path.find("/../") != std::string::npos || request->path.find('\0') != std::string::npos)
+          __builtin_trap();
         (void)query_number(*request, "wait", 0, 0, 300);
         (void)query_count(*request, "limit", 1, 1, 1000);
       }
@@ -49,7 +51,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       break;
     }
     case 'r': {
-      for (const char* path : {"/rm", "/get_reward", "/verify", "/run_code", "/evaluate", "/evaluate/batch", "/workflow/submit", "/reset", "/step", "/v1/complete", "/v1/lease", "/v1/heartbeat", "/v1/release"}) {
+      for (const char* path :
+           {"/rm", "/get_reward", "/verify", "/run_code", "/evaluate", "/evaluate/batch", "/workflow/submit",
+            "/reset", "/step", "/v1/complete", "/v1/lease", "/v1/heartbeat", "/v1/release"}) {
         auto request = parse_target(path);
         request->method = "POST";
         request->host = "localhost";
@@ -60,15 +64,22 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       (void)fixture.router.open_env_message(text, {}, episode);
       break;
     }
-    case 't': (void)TokenSet::parse(text, "fuzz"); break;
-    case 'o': (void)outcome_from_text(text); break;
-    case 's': (void)spec_from_text(text); break;
+    case 't':
+      (void)TokenSet::parse(text, "fuzz");
+      break;
+    case 'o':
+      (void)outcome_from_text(text);
+      break;
+    case 's':
+      (void)spec_from_text(text);
+      break;
     case 'u':
       (void)parse_url(text);
       (void)parse_endpoint(text);
       (void)worker_is_gone(text);
       break;
-    default: break;
+    default:
+      break;
   }
   return 0;
 }

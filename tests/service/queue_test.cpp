@@ -29,7 +29,8 @@ class QueueTest : public ::testing::TestWithParam<const char*> {
   }
   void reopen() {
     queue_.reset();
-    auto queue = open_queue(std::string(GetParam()) == "memory" ? "memory" : "sqlite:" + dir_.file("queue.db"), config_);
+    auto queue = open_queue(
+        std::string(GetParam()) == "memory" ? "memory" : "sqlite:" + dir_.file("queue.db"), config_);
     ASSERT_TRUE(queue.has_value()) << queue.error().message;
     queue_ = std::move(*queue);
   }
@@ -54,7 +55,9 @@ class QueueTest : public ::testing::TestWithParam<const char*> {
     EXPECT_TRUE(lease.has_value()) << (lease ? "" : lease.error().message);
     return lease ? std::move(*lease) : std::nullopt;
   }
-  static Outcome good() { return {.status = "ok", .reward = 1.0, .verdict = R"({"status":"ok"})", .feedback = "fine", .code = "x"}; }
+  static Outcome good() {
+    return {.status = "ok", .reward = 1.0, .verdict = R"({"status":"ok"})", .feedback = "fine", .code = "x"};
+  }
   Job get(const std::string& id) {
     auto job = queue_->get(id);
     EXPECT_TRUE(job.has_value() && job->has_value());
@@ -177,7 +180,8 @@ TEST_P(QueueTest, AFaultIsTriedAgainLaterAndThenEndsAsDeadLetter) {
   for (int attempt = 1; attempt <= 3; ++attempt) {
     auto lease = take();
     ASSERT_TRUE(lease) << attempt;
-    EXPECT_TRUE(*queue_->complete(lease->id, {.status = "infra:disk", .reward = -1.0, .feedback = "no room"}));
+    EXPECT_TRUE(
+        *queue_->complete(lease->id, {.status = "infra:disk", .reward = -1.0, .feedback = "no room"}));
     if (attempt == 3) break;
     EXPECT_EQ(get(job.id).state, JobState::kQueued);
     EXPECT_FALSE(take()) << "not at once";
@@ -456,7 +460,8 @@ INSTANTIATE_TEST_SUITE_P(Queues, QueueTest, ::testing::Values("memory", "sqlite"
 
 TEST(WorkerIdentity, OnlyNamesOfThisHostAreEverGone) {
   EXPECT_FALSE(worker_is_gone(worker_identity(3)));
-  for (const char* name : {"", "w", "other/1/2/3/4/5", "a/b/c/d/e/f", "////"}) EXPECT_FALSE(worker_is_gone(name)) << name;
+  for (const char* name : {"", "w", "other/1/2/3/4/5", "a/b/c/d/e/f", "////"})
+    EXPECT_FALSE(worker_is_gone(name)) << name;
   std::string self = worker_identity(0);
   self.replace(self.rfind('/'), std::string::npos, "0/0");  // another start time: the number was taken over
   EXPECT_TRUE(worker_is_gone(self));
@@ -469,7 +474,8 @@ TEST(JobRules, TextsComeBackWhole) {
   spec.extra = R"({"a":[1]})";
   EXPECT_EQ(spec_from_text(spec_to_text(spec))->seed, spec.seed);
   EXPECT_EQ(spec_from_text(spec_to_text(spec))->candidate, spec.candidate);
-  for (const char* text : {"", "[]", "{", R"({"seed":"x"})", R"({"round":1e99,"seed":-1})"}) (void)spec_from_text(text);
+  for (const char* text : {"", "[]", "{", R"({"seed":"x"})", R"({"round":1e99,"seed":-1})"})
+    (void)spec_from_text(text);
   EXPECT_FALSE(outcome_from_text("{}").has_value());
   Outcome outcome{.status = "ok", .reward = 0.5, .verdict = "{}"};
   EXPECT_EQ(outcome_from_text(outcome_to_text(outcome))->reward, 0.5);

@@ -18,7 +18,8 @@ json job(const std::string& candidate, json more = json::object()) {
 
 TEST(Jobs, SubmitWaitAndView) {
   Harness h;
-  const json view = h.post("/v1/verify", job("status:ok", {{"labels", {{"run", 7}}}, {"step", 17}, {"round", 2}}));
+  const json view =
+      h.post("/v1/verify", job("status:ok", {{"labels", {{"run", 7}}}, {"step", 17}, {"round", 2}}));
   EXPECT_EQ(view["state"], "done");
   EXPECT_EQ(view["status"], "ok");
   EXPECT_EQ(view["reward"], 1.0);
@@ -37,7 +38,9 @@ TEST(Jobs, SubmitWaitAndView) {
 
 TEST(Jobs, ManyAtOnceKeepTheirOrder) {
   Harness h;
-  const json reply = h.post("/v1/verify", {{"jobs", {job("status:ok"), job("status:cheating:torch_op"), job("status:infra:disk")}}});
+  const json reply =
+      h.post("/v1/verify",
+             {{"jobs", {job("status:ok"), job("status:cheating:torch_op"), job("status:infra:disk")}}});
   ASSERT_EQ(reply["jobs"].size(), 3u);
   EXPECT_EQ(reply["jobs"][0]["reward"], 1.0);
   EXPECT_EQ(reply["jobs"][1]["reward"], -1.0);
@@ -69,7 +72,8 @@ TEST(Jobs, IdempotencyAndReuse) {
   EXPECT_EQ(h.executed, 1);
   h.post("/v1/verify", job("status:ok", {{"reuse", false}}));
   EXPECT_EQ(h.executed, 2);
-  const Reply with_header = h.call("POST", "/v1/jobs", job("status:ok").dump(), "", [](Request& r) { r.idempotency_key = "k"; });
+  const Reply with_header =
+      h.call("POST", "/v1/jobs", job("status:ok").dump(), "", [](Request& r) { r.idempotency_key = "k"; });
   EXPECT_EQ(json::parse(with_header.body)["id"], first["id"]);
 }
 
@@ -133,14 +137,20 @@ TEST(Jobs, MalformedFieldsAreNamed) {
 
 TEST(Jobs, BodiesThatAreNoJson) {
   Harness h;
-  for (const std::string& body : {std::string(), std::string("{"), std::string("{\"candidate\":\"\xff\"}"), std::string(500, '[')})
+  for (const std::string& body :
+       {std::string(), std::string("{"), std::string("{\"candidate\":\"\xff\"}"), std::string(500, '[')})
     EXPECT_EQ(h.call("POST", "/v1/jobs", body).status, 400) << body.substr(0, 20);
-  EXPECT_EQ(h.call("POST", "/v1/jobs", "{}", "", [](Request& r) { r.content_type = "text/plain"; }).status, 415);
-  EXPECT_EQ(h.call("POST", "/v1/jobs", "{}", "", [](Request& r) { r.content_type = "application/json; charset=utf-8"; }).status, 422);
+  EXPECT_EQ(h.call("POST", "/v1/jobs", "{}", "", [](Request& r) { r.content_type = "text/plain"; }).status,
+            415);
+  EXPECT_EQ(h.call("POST", "/v1/jobs", "{}", "",
+                   [](Request& r) { r.content_type = "application/json; charset=utf-8"; })
+                .status,
+            422);
 }
 
 TEST(Targets, HostilePathsNeverArrive) {
-  for (const char* target : {"", "x", "/../etc/passwd", "/v1/%2e%2e/x", "/v1//jobs", "/v1/jobs/%00", "/v1/jobs/%", "/v1/jobs/%g1", "/a\\b", "/%0d%0ax", "/./x", "/v1/jobs?x=%00"})
+  for (const char* target : {"", "x", "/../etc/passwd", "/v1/%2e%2e/x", "/v1//jobs", "/v1/jobs/%00",
+                             "/v1/jobs/%", "/v1/jobs/%g1", "/a\\b", "/%0d%0ax", "/./x", "/v1/jobs?x=%00"})
     EXPECT_FALSE(parse_target(target).has_value()) << target;
   auto request = parse_target("/v1/tasks/level1%2F19?q=a+b&q=c&empty=&flag");
   ASSERT_TRUE(request.has_value());
@@ -152,14 +162,17 @@ TEST(Targets, HostilePathsNeverArrive) {
 
 TEST(Targets, QueriesAreChecked) {
   Harness h;
-  for (const char* target : {"/v1/jobs?limit=0", "/v1/jobs?limit=x", "/v1/jobs?limit=1.5", "/v1/jobs?limit=1e999", "/v1/jobs?state=gone", "/v1/stats?window=nan", "/v1/stats?buckets=501"})
+  for (const char* target :
+       {"/v1/jobs?limit=0", "/v1/jobs?limit=x", "/v1/jobs?limit=1.5", "/v1/jobs?limit=1e999",
+        "/v1/jobs?state=gone", "/v1/stats?window=nan", "/v1/stats?buckets=501"})
     EXPECT_EQ(h.call("GET", target).status, 400) << target;
   EXPECT_EQ(h.call("GET", "/v1/jobs/j-none").status, 404);
   EXPECT_EQ(h.call("GET", "/nothing").status, 404);
   const Reply wrong = h.call("PUT", "/v1/jobs");
   EXPECT_EQ(wrong.status, 405);
   bool allow = false;
-  for (const auto& [name, value] : wrong.headers) allow = allow || (name == "Allow" && value.find("POST") != std::string::npos);
+  for (const auto& [name, value] : wrong.headers)
+    allow = allow || (name == "Allow" && value.find("POST") != std::string::npos);
   EXPECT_TRUE(allow);
 }
 
@@ -183,16 +196,19 @@ role = "worker"
 name = "root"
 token = "root-root-root-root"
 role = "admin"
-)", "test");
+)",
+                                   "test");
   return config;
 }
-const std::string kAlice = "alice-alice-alice", kBob = "bob-bob-bob-bob-bob", kLane = "lane-lane-lane-lane", kRoot = "root-root-root-root";
+const std::string kAlice = "alice-alice-alice", kBob = "bob-bob-bob-bob-bob", kLane = "lane-lane-lane-lane",
+                  kRoot = "root-root-root-root";
 
 TEST(Tokens, EachSeesItsOwn) {
   Harness h(with_tokens());
   EXPECT_EQ(h.call("GET", "/v1/queue").status, 401);
   EXPECT_EQ(h.call("GET", "/v1/queue", "", "wrong").status, 401);
-  for (const char* open : {"/health", "/ready", "/openapi.json"}) EXPECT_EQ(h.call("GET", open).status, 200) << open;
+  for (const char* open : {"/health", "/ready", "/openapi.json"})
+    EXPECT_EQ(h.call("GET", open).status, 200) << open;
   const json mine = h.post("/v1/verify", job("status:ok"), 200, kAlice);
   const std::string path = "/v1/jobs/" + mine["id"].get<std::string>();
   EXPECT_EQ(h.call("GET", path, "", kAlice).status, 200);
@@ -238,10 +254,15 @@ TEST(Tokens, RateIsABucketAMinute) {
 }
 
 TEST(Tokens, FilesAreChecked) {
-  for (const char* text : {"", "x = 1", "[[token]]\nname=\"a\"", "[[token]]\nname=\"a b\"\ntoken=\"0123456789abcdef\"", "[[token]]\nname=\"a\"\ntoken=\"short\"",
-                           "[[token]]\nname=\"a\"\ntoken=\"0123456789abcdef\"\nrole=\"god\"", "[[token]]\nname=\"a\"\ntoken=\"0123456789abcdef\"\ntypo=1", "[[token",
-                           "[[token]]\nname=\"a\"\ntoken=\"0123456789abcdef\"\n[[token]]\nname=\"a\"\ntoken=\"1123456789abcdef\"",
-                           "[[token]]\nname=\"a\"\ntoken=\"0123456789abcdef\"\n[[token]]\nname=\"b\"\ntoken=\"0123456789abcdef\""})
+  for (const char* text :
+       {"", "x = 1", "[[token]]\nname=\"a\"", "[[token]]\nname=\"a b\"\ntoken=\"0123456789abcdef\"",
+        "[[token]]\nname=\"a\"\ntoken=\"short\"",
+        "[[token]]\nname=\"a\"\ntoken=\"0123456789abcdef\"\nrole=\"god\"",
+        "[[token]]\nname=\"a\"\ntoken=\"0123456789abcdef\"\ntypo=1", "[[token",
+        "[[token]]\nname=\"a\"\ntoken=\"0123456789abcdef\"\n[[token]]\nname=\"a\"\ntoken="
+        "\"1123456789abcdef\"",
+        "[[token]]\nname=\"a\"\ntoken=\"0123456789abcdef\"\n[[token]]\nname=\"b\"\ntoken="
+        "\"0123456789abcdef\""})
     EXPECT_FALSE(TokenSet::parse(text, "test").has_value()) << text;
 }
 
@@ -250,8 +271,10 @@ TEST(Browsers, OtherSitesAndReboundNamesAreRefused) {
   EXPECT_EQ(h.call("GET", "/v1/queue", "", "", [](Request& r) { r.host = "evil.example"; }).status, 403);
   EXPECT_EQ(h.call("GET", "/v1/queue", "", "", [](Request& r) { r.host = "localhost:8811"; }).status, 200);
   EXPECT_EQ(h.call("GET", "/v1/queue", "", "", [](Request& r) { r.host = "[::1]:8811"; }).status, 200);
-  EXPECT_EQ(h.call("POST", "/v1/jobs", "{}", "", [](Request& r) { r.origin = "http://evil.example"; }).status, 403);
-  EXPECT_EQ(h.call("GET", "/v1/queue", "", "", [](Request& r) { r.origin = "http://127.0.0.1:8811"; }).status, 200);
+  EXPECT_EQ(h.call("POST", "/v1/jobs", "{}", "", [](Request& r) { r.origin = "http://evil.example"; }).status,
+            403);
+  EXPECT_EQ(h.call("GET", "/v1/queue", "", "", [](Request& r) { r.origin = "http://127.0.0.1:8811"; }).status,
+            200);
 }
 
 TEST(BackPressure, AFullQueueAndADrainingServerSayWhenToComeBack) {
@@ -283,11 +306,15 @@ TEST(Workers, LeaseHeartbeatCompleteOverTheRoutes) {
   h.post("/v1/complete", {{"lease", id}, {"outcome", {{"verdict", {{"version", 1}}}}}}, 422, kLane);
   h.post("/v1/complete", {{"lease", "l-other"}, {"outcome", {{"status", "infra:x"}}}}, 409, kLane);
   const json verdict = judge::to_json(judge::samples::verdict_of("ok"));
-  EXPECT_EQ(h.post("/v1/complete", {{"lease", id}, {"outcome", {{"verdict", verdict}, {"feedback", "f"}}}}, 200, kLane)["accepted"], true);
+  EXPECT_EQ(h.post("/v1/complete", {{"lease", id}, {"outcome", {{"verdict", verdict}, {"feedback", "f"}}}},
+                   200, kLane)["accepted"],
+            true);
   const json done = h.get("/v1/jobs/" + view["id"].get<std::string>(), 200, kAlice);
   EXPECT_EQ(done["verdict"], verdict);
   EXPECT_EQ(done["feedback"], "f");
-  EXPECT_EQ(h.post("/v1/complete", {{"lease", id}, {"outcome", {{"verdict", verdict}}}}, 200, kLane)["accepted"], false);
+  EXPECT_EQ(
+      h.post("/v1/complete", {{"lease", id}, {"outcome", {{"verdict", verdict}}}}, 200, kLane)["accepted"],
+      false);
   h.post("/v1/heartbeat", {{"lease", "l-other"}}, 409, kLane);
 }
 
@@ -306,7 +333,8 @@ TEST(Slime, TheBodyIsTheReward) {
   const json dict = rm("status:infra:disk", "?format=dict");
   EXPECT_TRUE(dict["reward"].is_null());
   EXPECT_EQ(dict["infra"], true);
-  EXPECT_EQ(h.post("/rm", {{{"response", "status:ok"}, {"label", "level1/1"}}, {{"response", "status:cheating:x"}, {"label", {{"reference", "class Model"}}}}}),
+  EXPECT_EQ(h.post("/rm", {{{"response", "status:ok"}, {"label", "level1/1"}},
+                           {{"response", "status:cheating:x"}, {"label", {{"reference", "class Model"}}}}}),
             json({1.0, -1.0}));
   EXPECT_EQ(h.post("/rm", {{"response", "status:ok"}, {"label", R"({"task":"level1/2"})"}}), 1.0);
   EXPECT_EQ(h.post("/rm", {{"response", "status:ok"}, {"label", "class Model: pass"}}), 1.0);
@@ -327,13 +355,18 @@ TEST(Slime, ARetryFindsTheSameJob) {
 
 TEST(OpenRlhf, Batches) {
   Harness h;
-  const json reply = h.post("/get_reward", {{"query", {"promptstatus:ok", "status:unsupported:x"}}, {"prompts", {"prompt", "p"}}, {"labels", {"level1/1", "level1/2"}}});
+  const json reply = h.post("/get_reward", {{"query", {"promptstatus:ok", "status:unsupported:x"}},
+                                            {"prompts", {"prompt", "p"}},
+                                            {"labels", {"level1/1", "level1/2"}}});
   EXPECT_EQ(reply["rewards"][0], 1.0);
   EXPECT_TRUE(reply["rewards"][1].is_null());
   EXPECT_EQ(reply["scores"], reply["rewards"]);
   EXPECT_EQ(reply["extra_logs"]["undecided"], json({0, 1}));
-  EXPECT_EQ(h.post("/get_reward?null_reward=0", {{"query", {"status:unsupported:x"}}, {"labels", {"level1/1"}}})["rewards"][0], 0.0);
-  h.post("/get_reward", {{"query", {"status:infra:disk", "status:ok"}}, {"labels", {"level1/1", "level1/1"}}}, 503);
+  EXPECT_EQ(h.post("/get_reward?null_reward=0",
+                   {{"query", {"status:unsupported:x"}}, {"labels", {"level1/1"}}})["rewards"][0],
+            0.0);
+  h.post("/get_reward", {{"query", {"status:infra:disk", "status:ok"}}, {"labels", {"level1/1", "level1/1"}}},
+         503);
   h.post("/get_reward", {{"query", {"a"}}, {"labels", json::array()}}, 422);
   h.post("/get_reward", {{"query", "a"}, {"labels", {"x"}}}, 422);
 }
@@ -342,7 +375,10 @@ TEST(NemoGym, MasksWhatIsNoMeasurement) {
   Harness h;
   auto body = [](const std::string& text) {
     return json{{"responses_create_params", {{"input", "x"}}},
-                {"response", {{"output", {{{"type", "reasoning"}}, {{"type", "message"}, {"content", {{{"type", "output_text"}, {"text", text}}}}}}}}},
+                {"response",
+                 {{"output",
+                   {{{"type", "reasoning"}},
+                    {{"type", "message"}, {"content", {{{"type", "output_text"}, {"text", text}}}}}}}}},
                 {"verifier_metadata", {{"task", "level1/1"}}},
                 {"kept", 5}};
   };
@@ -362,7 +398,9 @@ TEST(NemoGym, MasksWhatIsNoMeasurement) {
 
 TEST(SandboxFusion, RunCode) {
   Harness h;
-  auto body = [](const std::string& code) { return json{{"code", code}, {"language", "python"}, {"task", "level1/1"}}; };
+  auto body = [](const std::string& code) {
+    return json{{"code", code}, {"language", "python"}, {"task", "level1/1"}};
+  };
   EXPECT_EQ(h.post("/run_code", body("status:ok"))["status"], "Success");
   const json build = h.post("/run_code", body("status:compile_error:nvcc"));
   EXPECT_EQ(build["status"], "Failed");
@@ -374,14 +412,20 @@ TEST(SandboxFusion, RunCode) {
   EXPECT_EQ(infra["status"], "SandboxError");
   EXPECT_TRUE(infra["reward"].is_null());
   h.post("/run_code", {{"code", "x"}, {"language", "bash"}, {"task", "level1/1"}}, 422);
-  h.post("/run_code", {{"code", "x"}, {"task", "level1/1"}, {"files", {{"../../etc/cron.d/x", "eA=="}}}}, 422);
+  h.post("/run_code", {{"code", "x"}, {"task", "level1/1"}, {"files", {{"../../etc/cron.d/x", "eA=="}}}},
+         422);
 }
 
 TEST(KernelGym, EvaluateStatusResults) {
   Harness h;
-  const json task = {{"task_id", "t1"}, {"reference_code", "class Model: pass"}, {"kernel_code", "status:ok"}, {"toolkit", "kernelbench"}, {"timeout", 300}};
+  const json task = {{"task_id", "t1"},
+                     {"reference_code", "class Model: pass"},
+                     {"kernel_code", "status:ok"},
+                     {"toolkit", "kernelbench"},
+                     {"timeout", 300}};
   EXPECT_EQ(h.post("/evaluate", task)["task_id"], "t1");
-  while (h.get("/status/t1")["status"] != "completed") std::this_thread::sleep_for(std::chrono::milliseconds(2));
+  while (h.get("/status/t1")["status"] != "completed")
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
   const json result = h.get("/results/t1");
   EXPECT_EQ(result["correctness"], true);
   EXPECT_EQ(result["decoy_kernel"], false);
@@ -397,7 +441,9 @@ TEST(KernelGym, EvaluateStatusResults) {
   EXPECT_TRUE(infra["reward"].is_null());
   other["task_id"] = "t3";
   other["kernel_code"] = "status:cheating:x";
-  EXPECT_EQ(h.post("/workflow/submit?wait=10", {{"workflow", "kernelbench"}, {"payload", other}})["decoy_kernel"], true);
+  EXPECT_EQ(
+      h.post("/workflow/submit?wait=10", {{"workflow", "kernelbench"}, {"payload", other}})["decoy_kernel"],
+      true);
   other["task_id"] = "t4";
   other["kernel_code"] = "sleep:30:ok";
   EXPECT_EQ(h.post("/evaluate/batch", {{"tasks", {task, other}}})["tasks"].size(), 2u);
@@ -443,7 +489,8 @@ TEST(OpenApi, NamesEveryRouteAndNoOther) {
       std::string upper = method;
       for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
       std::string concrete = path;
-      if (const auto brace = concrete.find('{'); brace != std::string::npos) concrete.replace(brace, concrete.find('}') - brace + 1, "x");
+      if (const auto brace = concrete.find('{'); brace != std::string::npos)
+        concrete.replace(brace, concrete.find('}') - brace + 1, "x");
       auto request = parse_target(concrete);
       request->method = upper;
       EXPECT_NE(h.router->pattern_of(*request), "other") << upper << " " << path;
@@ -455,7 +502,8 @@ TEST(Numbers, StatsAndMetrics) {
   Harness h;
   h.post("/v1/verify", {{"jobs", {job("status:ok"), job("status:cheating:x"), job("status:infra:disk")}}});
   json stats;
-  for (int i = 0; i < 200 && (stats = h.get("/v1/stats"))["verdicts"]["counts"].size() < 3; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  for (int i = 0; i < 200 && (stats = h.get("/v1/stats"))["verdicts"]["counts"].size() < 3; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   EXPECT_EQ(stats["verdicts"]["counts"], json({{"ok", 1}, {"cheating", 1}, {"infra", 1}}));
   EXPECT_EQ(stats["workers"].size(), 2u);
   EXPECT_EQ(stats["verdicts"]["buckets"].size(), 48u);

@@ -1,4 +1,5 @@
-// A service on a memory queue with lanes that only pretend to judge: what the candidate's text says is what comes out.
+// A service on a memory queue with lanes that only pretend to judge: what the candidate's text says is what
+// comes out.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -9,8 +10,8 @@
 #include <thread>
 
 #include "base/files.h"
-#include "verdict_samples.h"
 #include "service/router.h"
+#include "verdict_samples.h"
 
 namespace musacoder::service {
 
@@ -18,7 +19,8 @@ namespace musacoder::service {
 class PretendExecutor : public Executor {
  public:
   explicit PretendExecutor(std::atomic<int>& executed) : executed_(executed) {}
-  Outcome execute(const JobSpec& spec, const judge::StageCallback& on_stage, const std::function<bool()>& cancelled) override {
+  Outcome execute(const JobSpec& spec, const judge::StageCallback& on_stage,
+                  const std::function<bool()>& cancelled) override {
     ++executed_;
     std::string status = spec.candidate;
     on_stage("build");
@@ -37,7 +39,11 @@ class PretendExecutor : public Executor {
     verdict.status = status;
     verdict.reward.reset();
     if (!judge::is_null_reward(status)) verdict.reward = status == "ok" ? 1.0 : -1.0;
-    return {.status = status, .reward = verdict.reward, .verdict = judge::to_json(verdict).dump(), .feedback = "feedback on " + status, .code = spec.candidate};
+    return {.status = status,
+            .reward = verdict.reward,
+            .verdict = judge::to_json(verdict).dump(),
+            .feedback = "feedback on " + status,
+            .code = spec.candidate};
   }
 
  private:
@@ -48,16 +54,22 @@ class Harness {
  public:
   explicit Harness(ServiceConfig config = {}, QueueConfig queue_config = fast(), int lanes = 2) {
     auto tasks = task::TaskSet::from_jsonl(
-        R"({"name":"1_relu","level":1,"id":1,"code":"class Model: pass\ndef get_inputs(): pass"})" "\n"
-        R"({"name":"2_add","level":1,"id":2,"code":"class Model: add\ndef get_inputs(): pass"})" "\n", "test");
+        R"({"name":"1_relu","level":1,"id":1,"code":"class Model: pass\ndef get_inputs(): pass"})"
+        "\n"
+        R"({"name":"2_add","level":1,"id":2,"code":"class Model: add\ndef get_inputs(): pass"})"
+        "\n",
+        "test");
     EXPECT_TRUE(tasks.has_value()) << (tasks ? "" : tasks.error().message);
     if (tasks) config.tasks = std::move(*tasks);
     queue = make_memory_queue(queue_config);
     service = std::make_unique<Service>(std::move(config), *queue, nullptr);
     router = std::make_unique<Router>(*service);
-    pool = std::make_unique<WorkerPool>(service->local_source(),
-                                        [this](int) { return Result<std::unique_ptr<Executor>>(std::make_unique<PretendExecutor>(executed)); },
-                                        WorkerOptions{.lanes = lanes, .visibility_s = 2, .poll_s = 0.01});
+    pool = std::make_unique<WorkerPool>(
+        service->local_source(),
+        [this](int) {
+          return Result<std::unique_ptr<Executor>>(std::make_unique<PretendExecutor>(executed));
+        },
+        WorkerOptions{.lanes = lanes, .visibility_s = 2, .poll_s = 0.01});
     service->attach(pool.get());
     service->start();
     if (lanes > 0) pool->start();
@@ -73,8 +85,8 @@ class Harness {
   }
 
   // The final reply, waits served by polling.
-  Reply call(const std::string& method, const std::string& target, const std::string& body = "", const std::string& token = "",
-             const std::function<void(Request&)>& change = {}) {
+  Reply call(const std::string& method, const std::string& target, const std::string& body = "",
+             const std::string& token = "", const std::function<void(Request&)>& change = {}) {
     auto request = parse_target(target);
     if (!request) return error_reply(request.error(), "");
     request->method = method;
@@ -93,12 +105,14 @@ class Harness {
         return true;
       };
       bool ended = false;
-      while (!(ended = all()) && !deadline.expired()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      while (!(ended = all()) && !deadline.expired())
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
       reply = wait.then(ended);
     }
     return reply;
   }
-  nlohmann::json post(const std::string& target, const nlohmann::json& body, int expect = 200, const std::string& token = "") {
+  nlohmann::json post(const std::string& target, const nlohmann::json& body, int expect = 200,
+                      const std::string& token = "") {
     const Reply reply = call("POST", target, body.dump(), token);
     EXPECT_EQ(reply.status, expect) << target << ": " << reply.body;
     return nlohmann::json::parse(reply.body, nullptr, false);
