@@ -288,7 +288,9 @@ void Router::add_core() {
   add("GET", "/v1/jobs/{rest}",
       [&s](const Request& request, const Token& token, const std::string& id) -> ApiResult<Reply> {
         MC_API_ASSIGN_OR_RETURN(const double seconds, query_number(request, "wait", 0, 0, 300));
-        const bool source = request.query("source") == "1" || request.query("source") == "true";
+        const std::string wants_source = request.has_query("source") ? request.query("source") : "0";
+        if (wants_source != "0" && wants_source != "1") return api_error(400, "source is 0 or 1", "source");
+        const bool source = wants_source == "1";
         MC_API_ASSIGN_OR_RETURN(Job job, s.get(id, token));
         if (seconds <= 0 || has_ended(job.state)) return json_reply(200, s.view(job, true, source));
         Reply reply;
