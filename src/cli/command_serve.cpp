@@ -74,6 +74,8 @@ int run_serve(const ServeOptions& options) {
 
   service::QueueConfig queue_config;
   queue_config.max_queued = options.max_queued;
+  queue_config.retry.max_faults = options.max_faults;
+  queue_config.retry.poison_deaths = options.max_deaths;
   auto queue = service::open_queue(options.queue, queue_config);
   if (!queue) return refuse(queue.error());
   std::unique_ptr<store::Store> store;

@@ -84,6 +84,7 @@ struct ServeOptions {
   double drain_s = 60;              // for running jobs to end at shutdown
   double keep_days = 30;            // ended jobs in the queue's file
   double visibility_s = 30;
+  int max_faults = 3, max_deaths = 3;   // tries that end in infra, workers that die, before a job ends as failed
   JudgeOptions judge;
 };
 int run_serve(const ServeOptions& options);

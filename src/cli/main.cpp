@@ -129,6 +129,12 @@ int main(int argc, char** argv) {
   serve_app->add_option("--visibility", serve.visibility_s, "seconds without a sign of life after which a lane's job goes to another")
       ->capture_default_str()
       ->check(CLI::Range(1.0, 600.0));
+  serve_app->add_option("--max-faults", serve.max_faults, "tries that end in infra:* before a job ends as failed")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100));
+  serve_app->add_option("--max-deaths", serve.max_deaths, "workers that die under a job before it is set aside as infra:poison")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100));
   add_judge_options(serve_app, serve.judge);
   serve_app->footer(
       "Examples:\n"

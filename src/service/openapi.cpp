@@ -23,15 +23,15 @@ constexpr const char* kSchemas = R"json({
     "description": "Unknown keys are carried through in `extra`.",
     "properties": {
       "candidate": {"type": "string", "description": "Python file, bare .cu, or a model's raw answer"},
-      "task": {"type": ["string", "null"], "maxLength": 60, "description": "id in the server's task set"},
+      "task": {"type": ["string", "null"], "maxLength": 255, "description": "id in the server's task set"},
       "reference": {"type": ["string", "null"], "description": "code of a KernelBench file"},
-      "candidate_name": {"type": ["string", "null"], "maxLength": 60},
+      "candidate_name": {"type": ["string", "null"], "maxLength": 255},
       "policy": {"type": ["string", "null"], "enum": ["strict", "report", null]},
       "seed": {"type": ["integer", "null"], "minimum": 0, "maximum": 281474976710655},
       "round": {"type": ["integer", "null"], "minimum": 1, "maximum": 1000},
       "priority": {"type": ["integer", "null"], "minimum": -100, "maximum": 100},
       "deadline_s": {"type": ["number", "null"], "minimum": 0.1, "maximum": 604800},
-      "idempotency_key": {"type": ["string", "null"], "minLength": 1, "maxLength": 32},
+      "idempotency_key": {"type": ["string", "null"], "minLength": 1, "maxLength": 128},
       "reuse": {"type": ["boolean", "null"]},
       "labels": {"type": ["object", "null"]}}},
   "Jobs": {"type": "object", "required": ["jobs"],
@@ -50,7 +50,7 @@ constexpr const char* kSchemas = R"json({
     "properties": {"jobs": {"type": "array", "items": {"$ref": "#/components/schemas/View"}}}},
   "Any": {"type": "object"},
   "Label": {"anyOf": [{"type": "string"},
-    {"type": "object", "required": ["task"], "properties": {"task": {"type": "string", "minLength": 1, "maxLength": 60}}},
+    {"type": "object", "required": ["task"], "properties": {"task": {"type": "string", "minLength": 1, "maxLength": 255}}},
     {"type": "object", "required": ["reference"], "properties": {"reference": {"type": "string", "minLength": 1}}}]},
   "Sample": {"type": "object", "required": ["response", "label"],
     "properties": {"response": {"type": "string"}, "label": {"$ref": "#/components/schemas/Label"}}},
@@ -61,39 +61,39 @@ constexpr const char* kSchemas = R"json({
     "labels": {"type": "array", "minItems": 1, "maxItems": 1024, "items": {"$ref": "#/components/schemas/Label"},
       "description": "as many as `query`"}}},
   "Named": {"anyOf": [
-    {"required": ["task"], "properties": {"task": {"type": "string", "minLength": 1, "maxLength": 60}}},
+    {"required": ["task"], "properties": {"task": {"type": "string", "minLength": 1, "maxLength": 255}}},
     {"required": ["reference"], "properties": {"reference": {"type": "string", "minLength": 1}}}]},
   "NemoVerify": {"allOf": [{"$ref": "#/components/schemas/Named"}, {"type": "object", "required": ["response"],
     "properties": {"response": {"type": "object"}}}]},
   "RunCode": {"allOf": [{"$ref": "#/components/schemas/Named"}, {"type": "object", "required": ["code"], "properties": {
-    "code": {"type": "string"}, "language": {"enum": ["python", "cuda", "cpp"]},
+    "code": {"type": "string"}, "language": {"enum": ["python", "cuda", "cpp", null]},
     "files": {"type": "object", "maxProperties": 0}, "fetch_files": {"type": "array", "maxItems": 0}}}]},
   "Evaluate": {"type": "object", "required": ["task_id", "reference_code", "kernel_code"], "properties": {
-    "task_id": {"type": "string", "minLength": 1, "maxLength": 25}, "reference_code": {"type": "string"},
-    "kernel_code": {"type": "string"}, "entry_point": {"enum": ["Model"]}}},
+    "task_id": {"type": "string", "minLength": 1, "maxLength": 100}, "reference_code": {"type": "string"},
+    "kernel_code": {"type": "string"}, "entry_point": {"enum": ["Model", null]}}},
   "Evaluations": {"type": "object", "required": ["tasks"], "properties": {
     "tasks": {"type": "array", "minItems": 1, "maxItems": 1024, "items": {"$ref": "#/components/schemas/Evaluate"}}}},
-  "Workflow": {"anyOf": [{"$ref": "#/components/schemas/Evaluate"}, {"type": "object", "required": ["payload"],
+  "Workflow": {"anyOf": [{"allOf": [{"$ref": "#/components/schemas/Evaluate"}, {"not": {"required": ["payload"]}}]}, {"type": "object", "required": ["payload"],
     "properties": {"payload": {"$ref": "#/components/schemas/Evaluate"}}}]},
   "Lease": {"type": "object", "required": ["worker"], "properties": {
-    "worker": {"type": "string", "minLength": 1, "maxLength": 100}, "wait_s": {"type": "number", "minimum": 0, "maximum": 60},
-    "visibility_s": {"type": "number", "minimum": 1, "maximum": 600}, "prefer": {"type": "string", "maxLength": 16}}},
+    "worker": {"type": "string", "minLength": 1, "maxLength": 400}, "wait_s": {"type": ["number", "null"], "minimum": 0, "maximum": 60},
+    "visibility_s": {"type": ["number", "null"], "minimum": 1, "maximum": 600}, "prefer": {"type": ["string", "null"], "maxLength": 64}}},
   "Heartbeat": {"type": "object", "required": ["lease"], "properties": {
-    "lease": {"type": "string", "minLength": 1, "maxLength": 32}, "visibility_s": {"type": "number", "minimum": 1, "maximum": 600},
-    "stage": {"type": "string", "maxLength": 32}}},
+    "lease": {"type": "string", "minLength": 1, "maxLength": 128}, "visibility_s": {"type": ["number", "null"], "minimum": 1, "maximum": 600},
+    "stage": {"type": ["string", "null"], "maxLength": 128}}},
   "Release": {"type": "object", "required": ["lease"], "properties": {
-    "lease": {"type": "string", "minLength": 1, "maxLength": 32}, "fault": {"type": "string", "maxLength": 1000}}},
+    "lease": {"type": "string", "minLength": 1, "maxLength": 128}, "fault": {"type": ["string", "null"], "maxLength": 4096}}},
   "Complete": {"type": "object", "required": ["lease", "outcome"], "properties": {
-    "lease": {"type": "string", "minLength": 1, "maxLength": 32},
+    "lease": {"type": "string", "minLength": 1, "maxLength": 128},
     "outcome": {"type": "object", "required": ["status"], "properties": {
-      "status": {"type": "string", "pattern": "^infra:[a-z_]{1,30}$"}, "feedback": {"type": "string"}, "code": {"type": "string"},
+      "status": {"type": "string", "pattern": "^infra:[a-z_]{1,30}$"}, "feedback": {"type": ["string", "null"]}, "code": {"type": ["string", "null"]},
       "verdict": {"type": "null", "description": "or a verdict: docs/schemas/verdict.schema.json"}}}}},
   "Step": {"type": "object", "required": ["action"], "properties": {
     "action": {"type": "object", "required": ["candidate"], "properties": {"candidate": {"type": "string"},
-      "code": {"type": "string"}, "response": {"type": "string"}, "message": {"type": "string"},
-      "episode_id": {"type": "string", "maxLength": 60}}},
-    "episode_id": {"type": "string", "maxLength": 60},
-    "timeout_s": {"type": "number", "minimum": 0.001, "maximum": 3600}}}
+      "code": {"type": ["string", "null"]}, "response": {"type": ["string", "null"]}, "message": {"type": ["string", "null"]},
+      "episode_id": {"type": ["string", "null"], "maxLength": 255}}},
+    "episode_id": {"type": ["string", "null"], "maxLength": 255},
+    "timeout_s": {"type": ["number", "null"], "minimum": 0.001, "maximum": 3600}}}
 })json";
 
 json reference(const char* schema) { return {{"$ref", std::string("#/components/schemas/") + schema}}; }
@@ -154,8 +154,6 @@ std::vector<Operation> operations() {
   const json trainer = {query("wait", range(0, 3600)), query("policy", {{"enum", {"strict", "report"}}}),
                         query("priority", whole(-100, 100)), query("deadline_s", range(0.1, 604800)),
                         query("null_reward", range(0, 1000))};
-  const json key_header = {
-      parameter("Idempotency-Key", "header", {{"type", "string"}, {"pattern", "^[A-Za-z0-9._-]{1,128}$"}})};
   Operation cancel = get("/v1/jobs/{id}", "cancel", {path_id("id")}, reference("View"));
   cancel.method = "delete";
   return {
@@ -164,8 +162,9 @@ std::vector<Operation> operations() {
       open(get("/ready", "jobs are taken")),
       open(get("/openapi.json", "this document")),
       get_text("/metrics", "Prometheus text", "text/plain"),
-      post("/v1/jobs", "submit one or many", any_of("Job", "Jobs"), key_header, {200, 202},
-           any_of("View", "Views")),
+      post("/v1/jobs",
+           "submit one or many; the header Idempotency-Key stands for a single job's idempotency_key",
+           any_of("Job", "Jobs"), json::array(), {200, 202}, any_of("View", "Views")),
       get("/v1/jobs", "jobs, newest first",
           {query("state", states), query("task", text()), query("status", text()), query("before", text()),
            query("limit", whole(1, 1000))},
@@ -240,7 +239,8 @@ std::string build(bool tokens) {
     json operation = {
         {"summary", op.summary}, {"operationId", op.method + "_" + op.path}, {"responses", replies}};
     if (!op.parameters.empty()) operation["parameters"] = op.parameters;
-    if (!op.body.is_null()) operation["requestBody"] = {{"required", true}, {"content", content(op.body)}};
+    if (!op.body.is_null())
+      operation["requestBody"] = {{"required", op.path != "/reset"}, {"content", content(op.body)}};
     if (op.open) operation["security"] = json::array();
     paths[op.path][op.method] = std::move(operation);
   }

@@ -27,6 +27,17 @@ const json* member(const json& object, const char* key) {
 
 }  // namespace
 
+namespace {
+
+// Of valid UTF-8, which parsed JSON is.
+std::size_t characters(const std::string& text) {
+  std::size_t count = 0;
+  for (const char c : text) count += (static_cast<unsigned char>(c) & 0xC0) != 0x80;
+  return count;
+}
+
+}  // namespace
+
 std::string dump_json(const json& value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
@@ -48,14 +59,17 @@ ApiResult<json> parse_body(const Request& request) {
   return parse_text(request.body);
 }
 
-ApiResult<std::optional<std::string>> text_field(const json& object, const char* key, std::size_t max_bytes) {
+ApiResult<std::optional<std::string>> text_field(const json& object, const char* key,
+                                                 std::size_t max_characters) {
   const json* value = member(object, key);
   if (!value) return std::optional<std::string>();
   if (!value->is_string()) return api_error(422, fmt::format("`{}` is a string", key), key);
   const auto& text = value->get_ref<const std::string&>();
-  if (text.size() > max_bytes)
-    return api_error(422, fmt::format("`{}` has {} bytes, at most {} are taken", key, text.size(), max_bytes),
-                     key);
+  if (characters(text) > max_characters)
+    return api_error(
+        422,
+        fmt::format("`{}` has {} characters, at most {} are taken", key, characters(text), max_characters),
+        key);
   return std::optional<std::string>(text);
 }
 

@@ -40,7 +40,7 @@ ApiResult<JobList> parse_jobs(const nlohmann::json& value, const JobContext& con
 
 // Typed members of an object. Absent and null are `nullopt`; another type or range is 422.
 ApiResult<std::optional<std::string>> text_field(const nlohmann::json& object, const char* key,
-                                                 std::size_t max_bytes);
+                                                 std::size_t max_characters);
 ApiResult<std::optional<double>> number_field(const nlohmann::json& object, const char* key, double low,
                                               double high);
 ApiResult<std::optional<std::int64_t>> integer_field(const nlohmann::json& object, const char* key,

@@ -272,7 +272,7 @@ class SqliteQueue : public JobQueue {
 
   Result<std::optional<Job>> find(const std::string& owner, const std::string& idempotency_key) override {
     return read<std::optional<Job>>("reading", [&](SQLite::Database& db) -> Result<std::optional<Job>> {
-      SQLite::Statement select(db, "SELECT id FROM jobs WHERE owner = ? AND idem = ?");
+      SQLite::Statement select(db, "SELECT id FROM jobs WHERE owner = ? AND idem <> '' AND idem = ?");
       select.bind(1, owner);
       select.bind(2, idempotency_key);
       if (idempotency_key.empty() || !select.executeStep()) return std::optional<Job>();
@@ -314,7 +314,7 @@ class SqliteQueue : public JobQueue {
   Result<std::size_t> position(const std::string& id) override {
     return read<std::size_t>("reading", [&](SQLite::Database& db) -> Result<std::size_t> {
       SQLite::Statement select(db, R"(
-        SELECT (SELECT count(*) FROM jobs a WHERE a.state = 0 AND (a.priority > b.priority OR (a.priority = b.priority AND a.seq <= b.seq)))
+        SELECT (SELECT count(*) FROM jobs a INDEXED BY jobs_waiting WHERE a.state = 0 AND (a.priority > b.priority OR (a.priority = b.priority AND a.seq <= b.seq)))
         FROM jobs b WHERE b.id = ? AND b.state = 0)");
       select.bind(1, id);
       return select.executeStep() ? static_cast<std::size_t>(select.getColumn(0).getInt64()) : std::size_t{0};
@@ -373,8 +373,9 @@ class SqliteQueue : public JobQueue {
           stats.ended += n;
         if (state == JobState::kFailed) stats.dead = n;
       }
-      SQLite::Statement waiting(
-          db, "SELECT priority, count(*), min(created_at) FROM jobs WHERE state = 0 GROUP BY priority");
+      SQLite::Statement waiting(db,
+                                "SELECT priority, count(*), min(created_at) FROM jobs INDEXED BY "
+                                "jobs_waiting WHERE state = 0 GROUP BY priority");
       while (waiting.executeStep()) {
         stats.queued_by_priority[waiting.getColumn(0).getInt()] =
             static_cast<std::size_t>(waiting.getColumn(1).getInt64());
@@ -489,7 +490,8 @@ class SqliteQueue : public JobQueue {
   Result<std::optional<Job>> find_existing(SQLite::Database& db, const JobSpec& spec,
                                            const std::string& content) {
     if (!spec.idempotency_key.empty()) {
-      SQLite::Statement select(db, "SELECT id, content FROM jobs WHERE owner = ? AND idem = ?");
+      SQLite::Statement select(db,
+                               "SELECT id, content FROM jobs WHERE owner = ? AND idem <> '' AND idem = ?");
       select.bind(1, spec.owner);
       select.bind(2, spec.idempotency_key);
       if (select.executeStep()) {
@@ -527,10 +529,9 @@ class SqliteQueue : public JobQueue {
     const std::string due = fmt::format(
         "state = 0 AND version <= {} AND not_before <= ?1 AND (deadline_at = 0 OR deadline_at > ?1)",
         kRecordVersion);
-    SQLite::Statement first(
-        db,
-        fmt::format("SELECT seq, priority, task_hash FROM jobs WHERE {} ORDER BY priority DESC, seq LIMIT 1",
-                    due));
+    SQLite::Statement first(db, fmt::format("SELECT seq, priority, task_hash FROM jobs INDEXED BY "
+                                            "jobs_waiting WHERE {} ORDER BY priority DESC, seq LIMIT 1",
+                                            due));
     first.bind(1, now);
     if (!first.executeStep()) return 0;
     const std::int64_t sequence = first.getColumn(0).getInt64();
@@ -547,7 +548,7 @@ class SqliteQueue : public JobQueue {
 
   Result<Job> leased(SQLite::Database& db, const std::string& lease) {
     if (!lease.empty()) {
-      MC_ASSIGN_OR_RETURN(auto job, load(db, "lease = ?", lease));
+      MC_ASSIGN_OR_RETURN(auto job, load(db, "lease <> '' AND lease = ?", lease));
       if (job) return std::move(*job);
     }
     return fail(Code::kNotFound, "the lease is no longer held");
