@@ -80,6 +80,26 @@ def main():
                 f"trivial, one client:  judge alone {percentiles(judged)}; added by the service {percentiles(added)}"
             )
 
+            held = {**job, "reference": "class Model: pass", "deadline_s": 20}
+            waiting = []
+            for i in range(500):
+                c = http.client.HTTPConnection("127.0.0.1", server.port, timeout=120)
+                c.request(
+                    "POST",
+                    "/v1/verify",
+                    json.dumps({**held, "candidate": f"waits {i}"}),
+                    {"Content-Type": "application/json"},
+                )
+                waiting.append(c)
+            seconds = []
+            for c in waiting:
+                reply = c.getresponse()
+                view = json.loads(reply.read())
+                assert reply.status == 200, view
+                seconds.append(view["queued_s"])
+                c.close()
+            print(f"500 clients at once:  all answered, waited in the queue {percentiles(seconds)}")
+
             marks = []
             with concurrent.futures.ThreadPoolExecutor(8) as pool:
                 step = max(1, arguments.submissions // 5)

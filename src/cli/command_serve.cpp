@@ -138,7 +138,7 @@ int run_serve(const ServeOptions& options) {
   while (!drained)
     if (stop.wait(0.1)) pool.hurry();
   drainer.join();
-  server.stop(2);
+  server.stop(3);
   service.stop();
   log_event(LogLevel::kInfo, "stopped", {{"given_back", std::int64_t{given_back}}});
   return code;

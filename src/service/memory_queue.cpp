@@ -63,6 +63,13 @@ class MemoryQueue : public JobQueue {
     return submitted;
   }
 
+  Result<std::size_t> count_new(const std::vector<JobSpec>& specs) override {
+    std::lock_guard lock(mutex_);
+    std::size_t count = 0;
+    for (const auto& spec : specs) count += find_existing(spec, content_hash(spec)) == nullptr;
+    return count;
+  }
+
   Result<std::optional<Lease>> lease(const LeaseRequest& request, double) override {
     std::lock_guard lock(mutex_);
     const double now = config_.clock->unix_time();

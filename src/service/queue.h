@@ -98,6 +98,8 @@ class JobQueue : public WorkSource {
  public:
   // In the order of `specs`; all or nothing.
   virtual Result<std::vector<Submitted>> submit(const std::vector<JobSpec>& specs) = 0;
+  // How many of them submit() would make new jobs of; the others are there already.
+  virtual Result<std::size_t> count_new(const std::vector<JobSpec>& specs) = 0;
   virtual Result<std::optional<Job>> get(const std::string& id) = 0;
   virtual Result<std::optional<Job>> find(const std::string& owner, const std::string& idempotency_key) = 0;
   // Without reference, candidate, verdict, feedback and code.

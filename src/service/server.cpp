@@ -194,7 +194,7 @@ void Server::stop(double grace_s) {
   impl.state->run_hooks();
   impl.guard.reset();
   // Connections end by themselves now; a peer that does not read is not waited for.
-  const base::Deadline patience = base::Deadline::in(std::min(2.0, grace_s));
+  const base::Deadline patience = base::Deadline::in(std::min(3.0, grace_s));
   while (impl.state->connections > 0 && !patience.expired())
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   impl.state->io.stop();

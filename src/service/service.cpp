@@ -129,6 +129,10 @@ void Service::follow() {
     }
     if (const double at = now(); at - last_sweep >= 1 || at < last_sweep) {
       last_sweep = at;
+      if (archive_late_) {
+        archive_late_ = false;
+        archive();
+      }
       if (auto swept = queue_.sweep(); swept && *swept > 0)
         log_event(LogLevel::kWarning, "swept", {{"jobs", static_cast<std::int64_t>(*swept)}});
       if (config_.keep_days > 0 && at - last_prune > 3600) {
@@ -232,8 +236,12 @@ void Service::archive() {
           if (auto stored = store_->put(*verdict, dump_json(extra)); !stored) {
             log_event(LogLevel::kError, "store_failed", {{"job", job.id}, {"error", stored.error().message}});
             if (!done.empty()) (void)queue_.mark_archived(done);
-            return;  // tried again with the next change
+            archive_late_ = true;
+            return;  // tried again in a second
           }
+        } else {
+          log_event(LogLevel::kError, "verdict_unreadable",
+                    {{"job", job.id}, {"error", verdict.error().message}});
         }
       }
       remember(job, true);
@@ -327,16 +335,21 @@ ApiResult<std::vector<Submitted>> Service::submit(const std::vector<JobSpec>& sp
   if (draining_)
     return tl::unexpected(
         overloaded(503, "the server is shutting down; send it to another or try again", "draining"));
-  if (token.max_unfinished > 0) {
+  // What is there already costs nothing: a client at its limit may ask again for a job of its own.
+  std::size_t fresh_jobs = specs.size();
+  if (token.max_unfinished > 0 || token.jobs_per_minute > 0)
+    if (auto count = queue_.count_new(specs)) fresh_jobs = *count;
+  if (token.max_unfinished > 0 && fresh_jobs > 0) {
     auto load = queue_.load_of(token.name);
-    if (load && load->queued + load->running + specs.size() > token.max_unfinished)
+    if (load && load->queued + load->running + fresh_jobs > token.max_unfinished)
       return tl::unexpected(
           overloaded(429,
                      fmt::format("token '{}' has {} unfinished jobs, {} more would exceed its {}", token.name,
-                                 load->queued + load->running, specs.size(), token.max_unfinished),
+                                 load->queued + load->running, fresh_jobs, token.max_unfinished),
                      "unfinished"));
   }
-  if (const double wait = quotas_.take(token, specs.size(), now()); wait > 0) {
+  const double wait = fresh_jobs > 0 ? quotas_.take(token, fresh_jobs, now()) : 0;
+  if (wait > 0) {
     ApiError error = overloaded(
         429, fmt::format("token '{}' may submit {:g} jobs a minute", token.name, token.jobs_per_minute),
         "rate");

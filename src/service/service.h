@@ -135,6 +135,7 @@ class Service {
   bool stopping_ = false;
   std::thread follower_;
   std::uint64_t revision_ = 0;
+  bool archive_late_ = false;  // the follower's own
 
   std::mutex subscribers_mutex_;
   std::unordered_map<std::string, std::vector<std::weak_ptr<Subscriber>>> subscribers_;  // by job

@@ -121,7 +121,7 @@ inline net::awaitable<std::optional<Reply>> settle(ServerState& state, Reply rep
       Subscription subscription = service.subscribe_work([signal] { signal->raise(); });
       bool woken = false;
       while (!woken && !deadline.expired() && !state.stopping && !service.draining()) {
-        co_await signal->wait(std::min(2.0, deadline.remaining() + 0.001));
+        co_await signal->wait(std::min(1.0, deadline.remaining() + 0.001));
         // A lost race for the job is no reason to answer: look whether something waits.
         auto look = [&service] {
           auto stats = service.queue().stats();
@@ -150,7 +150,7 @@ inline net::awaitable<std::optional<Reply>> settle(ServerState& state, Reply rep
       const std::vector<std::string> ended = co_await on_pool(state, look);
       for (const auto& id : ended) left->erase(id);
       while (!left->empty() && !deadline.expired() && !state.stopping) {
-        co_await signal->wait(std::min(2.0, deadline.remaining() + 0.001));
+        co_await signal->wait(std::min(1.0, deadline.remaining() + 0.001));
         if (socket && peer_is_gone(*socket)) co_return std::nullopt;
       }
       all = left->empty();

@@ -206,6 +206,21 @@ class SqliteQueue : public JobQueue {
         });
   }
 
+  Result<std::size_t> count_new(const std::vector<JobSpec>& specs) override {
+    return read<std::size_t>("reading", [&](SQLite::Database& db) -> Result<std::size_t> {
+      std::size_t count = 0;
+      for (const auto& spec : specs) {
+        if (spec.idempotency_key.empty() && !spec.attach) {
+          ++count;
+          continue;
+        }
+        auto existing = find_existing(db, spec, content_hash(spec));
+        count += existing && !*existing;  // a conflict is submit()'s to tell
+      }
+      return count;
+    });
+  }
+
   Result<std::optional<Lease>> lease(const LeaseRequest& request, double) override {
     {
       MC_ASSIGN_OR_RETURN(

@@ -5,6 +5,7 @@ Run: pytest tests/python/test_service.py                 # fast: jobs that end i
 """
 
 import concurrent.futures
+import csv
 import json
 import os
 import socket
@@ -380,23 +381,19 @@ def test_refuses_to_bind_elsewhere_without_tokens(tmp_path):
     assert run.returncode == 2
 
 
-def test_tls(tmp_path):
+def certificate(folder):
     made = subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost", "-addext",
-         "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", tmp_path / "key.pem", "-out", tmp_path / "cert.pem"],
+         "subjectAltName=DNS:localhost,IP:127.0.0.1", "-keyout", folder / "key.pem", "-out", folder / "cert.pem"],
         capture_output=True,
     )  # fmt: skip
     if made.returncode != 0:
         pytest.skip("no openssl program to make a certificate with")
-    server = Server(
-        "--queue",
-        "memory",
-        "--no-lanes",
-        "--tls-cert",
-        tmp_path / "cert.pem",
-        "--tls-key",
-        tmp_path / "key.pem",
-    )
+    return ["--tls-cert", folder / "cert.pem", "--tls-key", folder / "key.pem"]
+
+
+def test_tls(tmp_path):
+    server = Server("--queue", "memory", "--no-lanes", *certificate(tmp_path))
     try:
         context = ssl.create_default_context(cafile=str(tmp_path / "cert.pem"))
         raw = socket.create_connection(("127.0.0.1", server.port), timeout=20)
@@ -406,6 +403,53 @@ def test_tls(tmp_path):
         assert b"healthy" not in server.raw(b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n", timeout=5)
     finally:
         server.close()
+
+
+def test_a_worker_over_tls_trusts_only_its_authority(tmp_path):
+    queue = f"sqlite:{tmp_path}/q.db"
+    plain = Server("--tasks", ROOT / "tasks", "--queue", queue, "--no-lanes")
+    secure = Server("--queue", queue, "--no-lanes", *certificate(tmp_path))
+    workers = []
+    try:
+        view = plain.post("/v1/jobs", job("through TLS"), expect=202)
+        url = f"https://localhost:{secure.port}"
+        workers.append(Process("worker", "--queue", url))
+        time.sleep(3)
+        assert plain.get(f"/v1/jobs/{view['id']}")["state"] == "queued", (
+            "the certificate is not of the system's authorities"
+        )
+        assert any("TLS failed" in row["error"] for row in workers[0].events("lease_failed"))
+        workers.append(Process("worker", "--queue", url, "--tls-ca", tmp_path / "cert.pem"))
+        assert plain.wait(view["id"], 60)["state"] == "done"
+    finally:
+        for one in [plain, secure, *workers]:
+            one.close()
+
+
+def test_store_commands(server, tmp_path):
+    server.post("/v1/verify", job('=SUM(A1) for the store, with a "quote"', labels={"mark": "csv-mark"}))
+    until(lambda: server.get("/v1/verdicts?q=csv-mark")["verdicts"])
+
+    def store(*arguments, expect=0):
+        run = subprocess.run(
+            [PROGRAM, "store", *map(str, arguments)], capture_output=True, text=True, timeout=60
+        )
+        assert run.returncode == expect, run.stderr
+        return run.stdout
+
+    file, copy = server.folder / "v.db", tmp_path / "copy.db"
+    rows = list(csv.DictReader(store("export", file, "--format", "csv").splitlines()))
+    assert any("csv-mark" in row["extra"] and row["status"].startswith("compile_error") for row in rows)
+    store("export", file, "-o", tmp_path / "v.jsonl")
+    lines = [json.loads(line) for line in (tmp_path / "v.jsonl").read_text().splitlines()]
+    assert len(lines) == len(rows) and all(line["version"] == 1 for line in lines)
+    assert "compile_error" in store("query", file, "--class", "compile_error", "--limit", 2)
+    store("backup", file, copy)
+    store("backup", file, copy, expect=2)
+    assert store("prune", copy, "--older-than", 1).startswith("0 ")
+    assert store("prune", copy, "--older-than", 0) != ""
+    store("query", tmp_path / "none.db", expect=2)
+    assert not (tmp_path / "none.db").exists()
 
 
 # --- workers and sudden death

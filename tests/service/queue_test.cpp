@@ -140,6 +140,15 @@ TEST_P(QueueTest, IdempotencyKeysAreOneJobAnOwner) {
   EXPECT_EQ(queue_->stats()->queued, 2u);
 }
 
+TEST_P(QueueTest, CountsWhatWouldBeNew) {
+  JobSpec keyed = spec("a");
+  keyed.idempotency_key = "k";
+  put(keyed);
+  JobSpec attached = spec("a");
+  attached.attach = true;
+  EXPECT_EQ(*queue_->count_new({keyed, attached, spec("a"), spec("b")}), 2u);
+}
+
 TEST_P(QueueTest, TheSameContentIsAnsweredFromADecidedVerdictOnly) {
   put(spec("a"));
   queue_->complete(take()->id, {.status = "infra:disk"}).value();

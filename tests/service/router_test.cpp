@@ -237,6 +237,10 @@ TEST(Tokens, RolesAndQuotas) {
   EXPECT_GE(error["retry_after_s"], 1);
   EXPECT_EQ(full.headers.at(0).first, "Retry-After");
   h.post("/v1/jobs", job("e", {{"priority", 6}}), 422, kAlice);
+  // At its limit a client may still ask for what is there.
+  const Reply again =
+      h.call("POST", "/rm?wait=0", json{{"response", "a"}, {"label", "level1/1"}}.dump(), kAlice);
+  EXPECT_THAT(again.body, HasSubstr("has not ended yet"));
   h.post("/v1/jobs", {{"jobs", {job("a"), job("b")}}}, 202, kBob);
   h.post("/v1/jobs", job("c"), 429, kBob);
 }
