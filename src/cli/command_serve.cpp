@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "cli/commands.h"
 #include "cli/judge_config.h"
+#include "cli/scratch.h"
 #include "cli/stop_signal.h"
 #include "service/log.h"
 #include "service/router.h"
@@ -85,6 +86,8 @@ int run_serve(const ServeOptions& options) {
     store = std::move(*opened);
   }
 
+  auto scratch = own_scratch();
+  if (!scratch) return refuse(scratch.error());
   StopSignal stop;
   service::Service service(std::move(config), **queue, store.get());
   service::Router router(service);

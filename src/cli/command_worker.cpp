@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "cli/commands.h"
 #include "cli/judge_config.h"
+#include "cli/scratch.h"
 #include "cli/stop_signal.h"
 #include "service/http_source.h"
 #include "service/log.h"
@@ -58,6 +59,8 @@ int run_worker(const WorkerOptions& options) {
     if (!opened) return refuse(opened.error());
     queue = std::move(*opened);
   }
+  auto scratch = own_scratch();
+  if (!scratch) return refuse(scratch.error());
   StopSignal stop;
   service::JudgeExecutors executors(*judge);
   if (auto ready = executors.prepare(); !ready) return refuse(ready.error());

@@ -536,6 +536,26 @@ def test_killing_the_server_loses_nothing(tmp_path):
 
 
 @slow
+def test_what_a_killed_server_left_is_removed_by_the_next(tmp_path):
+    scratch = {"MUSACODER_TMPDIR": str(tmp_path / "scratch")}
+    (tmp_path / "scratch").mkdir()
+    server = Server("--queue", "memory", "--lanes", 1, env=scratch)
+    view = server.post("/v1/jobs", real_job(), expect=202)
+    until(lambda: server.get(f"/v1/jobs/{view['id']}")["state"] == "running")
+    left = os.listdir(tmp_path / "scratch")
+    server.kill()
+    server.close()
+    assert os.listdir(tmp_path / "scratch") == left
+    server = Server("--queue", "memory", "--lanes", 1, env=scratch)
+    try:
+        assert not set(os.listdir(tmp_path / "scratch")) & set(left)
+        assert server.terminate() == 0
+        assert os.listdir(tmp_path / "scratch") == []
+    finally:
+        server.close()
+
+
+@slow
 def test_draining_finishes_what_runs(tmp_path):
     queue = f"sqlite:{tmp_path}/q.db"
     server = Server("--queue", queue, "--lanes", 1, "--drain", 120)
