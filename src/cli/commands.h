@@ -7,6 +7,7 @@
 // To add one: declare its record and function here, write src/cli/command_<name>.cpp, add it to main.cpp.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -66,5 +67,54 @@ struct DoctorOptions {
   bool json = false;
 };
 int run_doctor(const DoctorOptions& options);
+
+// The verifier as a service (docs/service.md). Runs until SIGTERM or SIGINT, then drains. 0 after an orderly end, 2 for
+// wrong usage, 3 when it could not start.
+struct ServeOptions {
+  std::vector<std::string> listen = {"127.0.0.1:8811"};
+  std::string token_file;           // TOML (service/tokens.h); needed for any address but loopback
+  std::string tls_cert, tls_key;    // PEM
+  std::string tasks;                // what `task` ids are looked up in
+  std::string queue = "sqlite:musacoder-queue.db";
+  std::string store;                // SQLite file for verdicts; empty: none
+  int lanes = 0;                    // 0: one a core; -1: none, only workers
+  std::size_t max_queued = 10'000, max_connections = 2000;
+  std::size_t max_body_mib = 8;
+  double body_s = 30;               // for a request's body to arrive
+  double drain_s = 60;              // for running jobs to end at shutdown
+  double keep_days = 30;            // ended jobs in the queue's file
+  double visibility_s = 30;
+  int max_faults = 3, max_deaths = 3;   // tries that end in infra, workers that die, before a job ends as failed
+  JudgeOptions judge;
+};
+int run_serve(const ServeOptions& options);
+
+// Lanes in a process of their own, on this machine or another.
+struct WorkerOptions {
+  std::string queue;                // sqlite:PATH, http://HOST:PORT or https://HOST:PORT
+  std::string token_file;           // its first line; else $MUSACODER_TOKEN
+  std::string ca_file;              // PEM, for https
+  std::string name;                 // empty: host and process
+  int lanes = 1;                    // 0: one a core
+  double drain_s = 60, visibility_s = 30;
+  JudgeOptions judge;
+};
+int run_worker(const WorkerOptions& options);
+
+// Verdict stores: what `verify --store` and `serve --store` write.
+struct StoreOptions {
+  std::string file;
+  std::string task, status, status_class, text;
+  double days = 0;                  // query, export: not older; prune: older. 0: any
+  std::size_t limit = 50;           // query; 0: all
+  bool infra_only = false;          // prune
+  bool json = false;
+  std::string format = "jsonl";     // or "csv"
+  std::string out;                  // export: file, empty stdout; backup: file
+};
+int run_store_query(const StoreOptions& options);
+int run_store_export(const StoreOptions& options);
+int run_store_prune(const StoreOptions& options);
+int run_store_backup(const StoreOptions& options);
 
 }  // namespace musacoder::cli

@@ -108,6 +108,93 @@ int main(int argc, char** argv) {
   doctor_app->footer("Example:\n  musacoder doctor");
   doctor_app->callback([&] { code = run_doctor(doctor); });
 
+  ServeOptions serve;
+  bool no_lanes = false;
+  auto* serve_app = app.add_subcommand("serve", "the verifier as a service over HTTP and WebSocket");
+  serve_app->add_option("--listen", serve.listen, "address and port; again for more; port 0 takes a free one")->capture_default_str();
+  serve_app->add_option("--token-file", serve.token_file, "TOML with bearer tokens, roles and quotas; needed beyond loopback");
+  serve_app->add_option("--tls-cert", serve.tls_cert, "certificate chain, PEM");
+  serve_app->add_option("--tls-key", serve.tls_key, "its key, PEM");
+  serve_app->add_option("--tasks", serve.tasks, "task set that clients name tasks of: a folder, a .py file or a JSONL file");
+  serve_app->add_option("--queue", serve.queue, "sqlite:PATH (durable) or memory")->capture_default_str();
+  serve_app->add_option("--store", serve.store, "SQLite file that verdicts are added to");
+  serve_app->add_option("--lanes", serve.lanes, "candidates judged at the same time in this process; 0: one a core")->check(CLI::Range(0, 1024));
+  serve_app->add_flag("--no-lanes", no_lanes, "judge nothing here: leave it to `musacoder worker`");
+  serve_app->add_option("--max-queued", serve.max_queued, "waiting jobs; more are refused with 503")->capture_default_str();
+  serve_app->add_option("--max-connections", serve.max_connections, "open connections")->capture_default_str();
+  serve_app->add_option("--max-body", serve.max_body_mib, "largest request body, MiB")->capture_default_str()->check(CLI::Range(1, 1024));
+  serve_app->add_option("--body-timeout", serve.body_s, "seconds for a body to arrive")->capture_default_str();
+  serve_app->add_option("--drain", serve.drain_s, "seconds for running jobs to end at shutdown")->capture_default_str();
+  serve_app->add_option("--keep-days", serve.keep_days, "days that ended jobs stay in the queue; 0: for ever")->capture_default_str();
+  serve_app->add_option("--visibility", serve.visibility_s, "seconds without a sign of life after which a lane's job goes to another")
+      ->capture_default_str()
+      ->check(CLI::Range(1.0, 600.0));
+  serve_app->add_option("--max-faults", serve.max_faults, "tries that end in infra:* before a job ends as failed")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100));
+  serve_app->add_option("--max-deaths", serve.max_deaths, "workers that die under a job before it is set aside as infra:poison")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100));
+  add_judge_options(serve_app, serve.judge);
+  serve_app->footer(
+      "Examples:\n"
+      "  musacoder serve --tasks tasks --store verdicts.db\n"
+      "  musacoder serve --listen 0.0.0.0:8811 --token-file tokens.toml --tls-cert cert.pem --tls-key key.pem --no-lanes");
+  serve_app->callback([&] {
+    if (no_lanes) serve.lanes = -1;
+    code = run_serve(serve);
+  });
+
+  WorkerOptions worker;
+  auto* worker_app = app.add_subcommand("worker", "lanes for a service, in a process of their own");
+  worker_app->add_option("--queue", worker.queue, "sqlite:PATH, http://HOST:PORT or https://HOST:PORT")->required();
+  worker_app->add_option("--token-file", worker.token_file, "file with the worker's token; else $MUSACODER_TOKEN");
+  worker_app->add_option("--tls-ca", worker.ca_file, "certificates that https is checked with, PEM; else the system's");
+  worker_app->add_option("--name", worker.name, "name in logs and on the dashboard");
+  worker_app->add_option("--lanes", worker.lanes, "candidates judged at the same time; 0: one a core")->capture_default_str()->check(CLI::Range(0, 1024));
+  worker_app->add_option("--drain", worker.drain_s, "seconds for running jobs to end at shutdown")->capture_default_str();
+  worker_app->add_option("--visibility", worker.visibility_s, "seconds without a sign of life after which its job goes to another")
+      ->capture_default_str()
+      ->check(CLI::Range(1.0, 600.0));
+  add_judge_options(worker_app, worker.judge);
+  worker_app->footer("Examples:\n  musacoder worker --queue sqlite:musacoder-queue.db\n  MUSACODER_TOKEN=... musacoder worker --queue https://verifier:8811 --lanes 4");
+  worker_app->callback([&] { code = run_worker(worker); });
+
+  StoreOptions store;
+  auto* store_app = app.add_subcommand("store", "look into verdict stores");
+  store_app->require_subcommand(1);
+  auto add_filters = [&](CLI::App* sub) {
+    sub->add_option("file", store.file, "VERDICTS.db")->required();
+    sub->add_option("--task", store.task, "only this task");
+    sub->add_option("--status", store.status, "only this status, e.g. compile_error:nvcc");
+    sub->add_option("--class", store.status_class, "only this class of status, e.g. cheating");
+    sub->add_option("--text", store.text, "only those whose task, status, cause or labels hold this text");
+    sub->add_option("--days", store.days, "only the last days");
+  };
+  auto* query_app = store_app->add_subcommand("query", "list verdicts, newest first");
+  add_filters(query_app);
+  query_app->add_option("--limit", store.limit, "rows; 0: all")->capture_default_str();
+  query_app->add_flag("--json", store.json, "one JSON line a verdict");
+  query_app->footer("Example:\n  musacoder store query verdicts.db --class cheating --days 1");
+  query_app->callback([&] { code = run_store_query(store); });
+  auto* export_app = store_app->add_subcommand("export", "write verdicts as JSONL or CSV");
+  add_filters(export_app);
+  export_app->add_option("--format", store.format, "jsonl (what metrics and report read) or csv")->capture_default_str()->check(CLI::IsMember({"jsonl", "csv"}));
+  export_app->add_option("-o,--out", store.out, "file; else stdout");
+  export_app->footer("Example:\n  musacoder store export verdicts.db --format csv -o verdicts.csv");
+  export_app->callback([&] { code = run_store_export(store); });
+  auto* prune_app = store_app->add_subcommand("prune", "remove old verdicts and give the space back");
+  prune_app->add_option("file", store.file, "VERDICTS.db")->required();
+  prune_app->add_option("--older-than", store.days, "days")->required()->check(CLI::NonNegativeNumber);
+  prune_app->add_flag("--infra", store.infra_only, "only infrastructure faults");
+  prune_app->footer("Example:\n  musacoder store prune verdicts.db --older-than 90");
+  prune_app->callback([&] { code = run_store_prune(store); });
+  auto* backup_app = store_app->add_subcommand("backup", "a consistent copy while the store is in use");
+  backup_app->add_option("file", store.file, "VERDICTS.db")->required();
+  backup_app->add_option("out", store.out, "COPY.db")->required();
+  backup_app->footer("Example:\n  musacoder store backup verdicts.db verdicts-2026-11-30.db");
+  backup_app->callback([&] { code = run_store_backup(store); });
+
   std::string shell;
   auto* completion_app = app.add_subcommand("completion", "print a completion script for bash, zsh or fish");
   completion_app->add_option("shell", shell, "bash, zsh or fish")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));

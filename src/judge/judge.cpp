@@ -268,7 +268,9 @@ class Run {
   BuildCallback builder() {
     return [this](const build::Extension& extension) { return build(extension); };
   }
+  bool cancelled() const { return request_.cancelled && request_.cancelled(); }
   base::Deadline deadline(double seconds) const {
+    if (cancelled()) return base::Deadline::in(0.1);
     const double left = config_.candidate_seconds - (seconds_since(begin_) - build_seconds_ - reference_seconds_);
     return base::Deadline::in(std::max(0.1, std::min(seconds, left)));
   }
@@ -306,9 +308,10 @@ void Run::execute() {
   verdict_.environment = lane_.shared->environment;
   if (extract() && open_task({}, config_.work_budget)) {
     attempt();
-    if (retry_with_pinned_sizes()) attempt();
+    if (!cancelled() && retry_with_pinned_sizes()) attempt();
     look_along_axes();
   }
+  if (cancelled()) finish("infra:cancelled", "the job was cancelled");
   verdict_.reward = reward_of(verdict_).value;
 }
 
@@ -620,6 +623,7 @@ bool Run::construct() {
 bool Run::trials() {
   int passed = 0, counted = 0;
   for (int index = 0; index < trials_; ++index) {
+    if (cancelled()) return false;
     stage(fmt::format("run {}/{}", index + 1, trials_));
     Trial result;
     const bool reverse = index % 2 == 1;
@@ -660,7 +664,7 @@ bool Run::trial(int index, bool reverse, Trial& result, int salt) {
   result.index = index;
   result.reverse_blocks = reverse;
   const auto begin = Clock::now();
-  const std::uint64_t seed = (lane_.seed + static_cast<std::uint64_t>(index + 100 * salt) * 1000003u) & 0x7fffffffu;
+  const std::uint64_t seed = ((request_.seed ? request_.seed : lane_.seed) + static_cast<std::uint64_t>(index + 100 * salt) * 1000003u) & 0x7fffffffu;
   result.seed = seed;
   json prepared;
   {
@@ -878,7 +882,7 @@ void Run::look_along_axes() {
   for (const auto& constant : verified.scaling) {
     std::int64_t full = 0, scaled = 0;
     if (!parse_size(constant.from, full) || !parse_size(constant.to, scaled) || full <= kBlock || scaled > kBlock || constant.how != "auto") continue;
-    for (std::int64_t size = full; size > kBlock && axes < kMaxAxes && opens < kMaxOpens; size /= 2) {
+    for (std::int64_t size = full; size > kBlock && axes < kMaxAxes && opens < kMaxOpens && !cancelled(); size /= 2) {
       const std::string name = fmt::format("{}={}", constant.name, size), key = scaled_task + name;
       if (lane_.axes_too_large.contains(key)) continue;
       ++opens;

@@ -57,6 +57,8 @@ struct JudgeRequest {
   std::string answer;                           // Python file, bare .cu, or a model's raw answer
   std::string answer_name;                      // file name, for its suffix; may be empty
   std::string policy;                           // of this candidate; empty: JudgeConfig::policy
+  std::uint64_t seed = 0;                       // of the inputs; 0: the lane's
+  std::function<bool()> cancelled;              // asked between trials and at each wait; true ends in infra:cancelled
 };
 
 // What a lane is doing, for a progress line: "build", "run 3/7", ...

@@ -1,8 +1,12 @@
 #include "store/store.h"
 
 #include <SQLiteCpp/SQLiteCpp.h>
+#include <fcntl.h>
 #include <sqlite3.h>
+#include <unistd.h>
 
+#include <cerrno>
+#include <cstring>
 #include <ctime>
 #include <mutex>
 #include <nlohmann/json.hpp>
@@ -170,6 +174,15 @@ Result<std::optional<StoredVerdict>> Store::get(const std::string& key) {
 }
 
 Result<std::vector<StoredVerdict>> Store::find(const Query& query) {
+  std::vector<StoredVerdict> rows;
+  MC_RETURN_IF_ERROR(for_each(query, [&](StoredVerdict row) {
+    rows.push_back(std::move(row));
+    return ok();
+  }));
+  return rows;
+}
+
+Status Store::for_each(const Query& query, const std::function<Status(StoredVerdict)>& use) {
   std::lock_guard lock(impl_->mutex);
   std::string sql = "SELECT key, stored_at, verdict, extra FROM verdicts WHERE stored_at >= ?";
   std::vector<const std::string*> values;
@@ -179,6 +192,10 @@ Result<std::vector<StoredVerdict>> Store::find(const Query& query) {
     sql += fmt::format(" AND {} = ?", column);
     values.push_back(value);
   }
+  if (!query.text.empty()) {
+    sql += " AND instr(lower(task || ' ' || status || ' ' || coalesce(json_extract(verdict, '$.cause'), '') || ' ' || extra), lower(?)) > 0";
+    values.push_back(&query.text);
+  }
   sql += " ORDER BY stored_at DESC, key LIMIT ? OFFSET ?";
   try {
     SQLite::Statement select(impl_->db, sql);
@@ -187,15 +204,48 @@ Result<std::vector<StoredVerdict>> Store::find(const Query& query) {
     for (const std::string* value : values) select.bind(at++, *value);
     select.bind(at++, static_cast<std::int64_t>(query.limit));
     select.bind(at++, static_cast<std::int64_t>(query.offset));
-    std::vector<StoredVerdict> rows;
     while (select.executeStep()) {
       MC_ASSIGN_OR_RETURN(StoredVerdict row, row_of(select));
-      rows.push_back(std::move(row));
+      MC_RETURN_IF_ERROR(use(std::move(row)));
     }
-    return rows;
+    return ok();
   } catch (const SQLite::Exception& error) {
     return adapt(error, impl_->path, "reading");
   }
+}
+
+Result<std::size_t> Store::prune(std::int64_t unix_time, bool infra_only) {
+  std::lock_guard lock(impl_->mutex);
+  try {
+    SQLite::Statement remove(impl_->db, fmt::format("DELETE FROM verdicts WHERE stored_at < ?{}", infra_only ? " AND status_class = 'infra'" : ""));
+    remove.bind(1, unix_time);
+    const int count = remove.exec();
+    impl_->db.exec("VACUUM");
+    impl_->db.exec("PRAGMA wal_checkpoint(TRUNCATE)");
+    return static_cast<std::size_t>(count);
+  } catch (const SQLite::Exception& error) {
+    return adapt(error, impl_->path, "pruning");
+  }
+}
+
+Status Store::backup(const std::string& path) {
+  if (base::exists(path)) return fail(Code::kInvalidArgument, "{} exists; give another file", path);
+  const std::string temporary = path + ".part";
+  std::lock_guard lock(impl_->mutex);
+  try {
+    if (base::exists(temporary) && ::unlink(temporary.c_str()) != 0)
+      return fail(Code::kUnavailable, "cannot remove the left-over {}", temporary);
+    SQLite::Statement vacuum(impl_->db, "VACUUM INTO ?");
+    vacuum.bind(1, temporary);
+    vacuum.exec();
+  } catch (const SQLite::Exception& error) {
+    ::unlink(temporary.c_str());
+    return adapt(error, temporary, "copying to");
+  }
+  base::Fd fd(::open(temporary.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!fd || ::fsync(fd.get()) != 0 || ::rename(temporary.c_str(), path.c_str()) != 0)
+    return fail(base::code_of_errno(errno), "cannot finish {}: {}", path, std::strerror(errno));
+  return ok();
 }
 
 Result<std::map<std::string, std::size_t>> Store::count_by_status() {

@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -25,6 +26,7 @@ namespace musacoder::store {
 
 struct Query {
   std::string task = {}, candidate_hash = {}, status = {}, status_class = {};   // empty: any
+  std::string text = {};                                    // part of task, status, cause or extra; empty: any
   std::int64_t since = 0;                                   // Unix seconds; 0: any
   std::size_t limit = 100, offset = 0;                      // newest first
 };
@@ -45,6 +47,14 @@ class Store {
   Result<std::optional<StoredVerdict>> get(const std::string& key);
   Result<std::vector<StoredVerdict>> find(const Query& query);
   Result<std::map<std::string, std::size_t>> count_by_status();
+  // Calls `use` with every row of the query, newest first, one in memory at a time; limit and offset apply. `use` must not
+  // call this Store. Stops at the first error of `use`.
+  Status for_each(const Query& query, const std::function<Status(StoredVerdict)>& use);
+  // Removes verdicts stored before `unix_time` (with `infra_only`, only those of infra faults) and gives the space back to
+  // the file system. Returns how many.
+  Result<std::size_t> prune(std::int64_t unix_time, bool infra_only = false);
+  // A consistent copy while others read and write. The file is complete or absent. kInvalidArgument when it exists.
+  Status backup(const std::string& path);
 
  private:
   struct Impl;
