@@ -216,7 +216,7 @@ class Browser:
         return reply["result"].get("value")
 
     def until(self, script, seconds=20):
-        script = f"(() => {{ try {{ return {script} }} catch (e) {{ return false }} }})()"  # a page may be half loaded
+        script = f"(() => {{ try {{ return Boolean({script}) }} catch (e) {{ return false }} }})()"  # a page may be half loaded
         try:
             return self._poll(lambda: self.value(script), script, seconds)
         except AssertionError as e:
@@ -426,7 +426,7 @@ def test_one_verdict_in_full(browser, server):
     browser.look()
     browser.open(server.url + "#/job/" + server.jobs["needle"])
     browser.until("document.querySelector('#one .ln')")
-    lines = browser.value("[...document.querySelectorAll('#one .code .ln')].map(e => [e.dataset.n, e.innerText.trim(), e.classList.contains('hit')])")
+    lines = browser.value("[...document.querySelector('#one .code').querySelectorAll('.ln')].map(e => [e.dataset.n, e.innerText.trim(), e.classList.contains('hit')])")
     assert [n for n, _, _ in lines] == [str(i + 1) for i in range(8)]
     assert lines[4] == ["5", "x[0] = thread.x", True] and lines[5][2] and not lines[0][2]
     below = "document.querySelector('#line-5').nextSibling"
