@@ -26,7 +26,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = ROOT / "runtime" / "dashboard" / "index.html"
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 needs_server = pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is not built")
-needs_browser = pytest.mark.skipif(BROWSER is None, reason="no chromium is installed (apt-get install chromium)")
+needs_browser = pytest.mark.skipif(
+    BROWSER is None, reason="no chromium is installed (apt-get install chromium)"
+)
 TOKENS = """
 [[token]]
 name = "trainer"
@@ -39,11 +41,13 @@ role = "admin"
 # Whatever of these is parsed as HTML or run leaves a mark.
 HOSTILE = (
     "</script></pre><img src=x onerror=\"window.pwned='img'\"><script>window.pwned='script'</script>"
-    "<svg onload=\"window.pwned='svg'\"><iframe srcdoc=\"<script>parent.pwned=1</script>\"></iframe>"
+    '<svg onload="window.pwned=\'svg\'"><iframe srcdoc="<script>parent.pwned=1</script>"></iframe>'
     "<a href=\"javascript:window.pwned='a'\">x</a>{{7*7}}&lt;b&gt;\u202egnp.\u0007"
 )
 HOSTILE_TASK = "hostile/<img src=x onerror=\"window.pwned='task'\">\u202e"
-SOURCE = "import torch\n\ncuda = r'''\n__global__ void k(float* x) {\n  x[0] = thread.x\n}\n'''\n# last line\n"
+SOURCE = (
+    "import torch\n\ncuda = r'''\n__global__ void k(float* x) {\n  x[0] = thread.x\n}\n'''\n# last line\n"
+)
 
 
 def ledger():
@@ -149,10 +153,10 @@ def job(candidate, task, **more):
 
 
 def judged(server, task, value, worker="lane-1", feedback="Round 1 …", code=SOURCE, token=None, **more):
-    view = server.post(
-        "/v1/jobs", job(code, task, **more), expect=202, token=token
-    )
-    lease = server.post("/v1/lease", {"worker": worker, "wait_s": 5, "visibility_s": 60}, token=token)["lease"]
+    view = server.post("/v1/jobs", job(code, task, **more), expect=202, token=token)
+    lease = server.post("/v1/lease", {"worker": worker, "wait_s": 5, "visibility_s": 60}, token=token)[
+        "lease"
+    ]
     assert lease["job"]["id"] == view["id"]
     outcome = {"verdict": value, "feedback": feedback, "code": code}
     done = server.post("/v1/complete", {"lease": lease["id"], "outcome": outcome}, token=token)
@@ -181,7 +185,9 @@ class Browser:
         self.console = []
         try:
             port_file = profile / "DevToolsActivePort"
-            self._poll(lambda: port_file.exists() and port_file.read_text().count("\n"), "the browser to start", 60)
+            self._poll(
+                lambda: port_file.exists() and port_file.read_text().count("\n"), "the browser to start", 60
+            )
             port = int(port_file.read_text().split("\n")[0])
             with urllib.request.urlopen(f"http://127.0.0.1:{port}/json/list", timeout=30) as reply:
                 target = next(t for t in json.load(reply) if t["type"] == "page")
@@ -205,7 +211,11 @@ class Browser:
         number = next(self.ids)
         self.socket.send({"id": number, "method": method, "params": parameters})
         while (message := self.socket.json()).get("id") != number:
-            if message["method"] in ("Runtime.exceptionThrown", "Log.entryAdded", "Page.javascriptDialogOpening"):
+            if message["method"] in (
+                "Runtime.exceptionThrown",
+                "Log.entryAdded",
+                "Page.javascriptDialogOpening",
+            ):
                 self.console.append(message)
         assert "error" not in message, message
         return message["result"]
@@ -241,7 +251,11 @@ class Browser:
 
     def look(self, width=1280, height=1000, scheme="light"):
         self.call(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=width < 600
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=width < 600,
         )
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
@@ -281,7 +295,9 @@ def server(tmp_path_factory):
         "special/needle", "compile_error:nvcc", "identifier thread is undefined",
         builds=[build(diagnostic(5, 'identifier "thread" is undefined'), diagnostic(6, "expected a ;", "warning"), log="nvcc: 1 error")],
     )  # fmt: skip
-    running.jobs["needle"] = judged(running, "special/needle", failed, feedback="=== Feedback ===\nRepair line 5.")
+    running.jobs["needle"] = judged(
+        running, "special/needle", failed, feedback="=== Feedback ===\nRepair line 5."
+    )
     hostile = verdict(
         HOSTILE_TASK, "compile_error:nvcc", HOSTILE,
         builds=[build(diagnostic(5, HOSTILE), log=HOSTILE)], notes=[HOSTILE], environment={HOSTILE: HOSTILE},
@@ -322,7 +338,10 @@ def test_the_page_needs_no_other_file_and_parses_no_html():
     assert not re.search(r"(src|href)\s*=\s*[\"']?(https?:)?//", text)
     addresses = set(re.findall(r"https?://[^\s\"'`]+", text))
     assert addresses == {"http://www.w3.org/2000/svg"}  # a name, nothing is fetched
-    assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|@import|\bon\w+=\"", text)
+    assert not re.search(
+        r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function|@import|\bon\w+=\"",
+        text,
+    )
 
 
 @needs_server
@@ -331,7 +350,10 @@ def test_the_server_gives_the_page_without_a_token(tmp_path):
     with contextlib.closing(start(tmp_path, "--token-file", tmp_path / "tokens.toml")) as running:
         status, body, headers = running.call("GET", "/")
     assert status == 200 and body == PAGE.read_bytes()
-    assert headers["Content-Type"].startswith("text/html") and "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+    assert (
+        headers["Content-Type"].startswith("text/html")
+        and "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+    )
 
 
 @needs_server
@@ -339,10 +361,16 @@ def test_the_server_gives_the_page_without_a_token(tmp_path):
 def test_numbers(page, server):
     stats = server.get("/v1/stats")
     tiles = page.text("#tiles")
-    assert re.search(r"^1\s+waiting", tiles) and re.search(rf"\b{stats['queue']['ended'] - 1}\b", tiles), tiles
+    assert re.search(r"^1\s+waiting", tiles) and re.search(rf"\b{stats['queue']['ended'] - 1}\b", tiles), (
+        tiles
+    )
     assert "6 of 8 decided" in tiles and "75.0 %" in tiles
     legend = page.text("#legend")
-    assert re.search(r"ok\s+6", legend) and re.search(r"compile_error\s+2", legend) and re.search(r"cancelled\s+1", legend)
+    assert (
+        re.search(r"ok\s+6", legend)
+        and re.search(r"compile_error\s+2", legend)
+        and re.search(r"cancelled\s+1", legend)
+    )
     assert page.value("document.querySelectorAll('#mix svg rect').length") >= 3
     assert "build" in page.text("#stages") and "p99" in page.text("#stages")
     assert "lane-1" in page.text("#workers") and "never: no lane" not in page.text("#queue")
@@ -357,13 +385,17 @@ def test_numbers(page, server):
 @needs_server
 @needs_browser
 def test_refresh_follows_without_touching_what_stayed(page, server):
-    page.value("document.querySelector('#list tbody tr:last-child').marked = true; document.querySelector('#list tbody tr:last-child').focus()")
+    page.value(
+        "document.querySelector('#list tbody tr:last-child').marked = true; document.querySelector('#list tbody tr:last-child').focus()"
+    )
     waiting = server.post("/v1/lease", {"worker": "lane-1", "wait_s": 5, "visibility_s": 60})["lease"]
     server.post("/v1/heartbeat", {"lease": waiting["id"], "visibility_s": 60, "stage": "run 3/7"})
     page.until("/run 3\\/7/.test(document.querySelector('#workers').innerText)")
     server.post("/v1/release", {"lease": waiting["id"], "fault": ""})
     page.until("/idle/.test(document.querySelector('#workers').innerText)")
-    assert page.value("document.activeElement.marked === true && document.querySelector('#list tbody tr:last-child').marked === true")
+    assert page.value(
+        "document.activeElement.marked === true && document.querySelector('#list tbody tr:last-child').marked === true"
+    )
     assert not page.faults(), page.faults()
 
 
@@ -378,7 +410,9 @@ def test_keyboard(page, server):
     assert "special/needle" in page.value("document.activeElement.innerText")
     assert page.value("getComputedStyle(document.activeElement).outlineStyle") == "solid"
     page.press("Enter")
-    page.until("document.querySelector('#one h1') && document.querySelector('#one h1').innerText.includes('special/needle')")
+    page.until(
+        "document.querySelector('#one h1') && document.querySelector('#one h1').innerText.includes('special/needle')"
+    )
     assert page.value("document.activeElement.tagName") == "H1"
     page.press("Escape")
     page.until("!document.querySelector('#overview').hidden")
@@ -413,9 +447,15 @@ def test_filters(page):
     page.until("document.querySelectorAll('#list tbody tr').length === 2")
     page.value("document.querySelector('[data-class=compile_error]').click()")
     page.until("document.querySelectorAll('#list tbody tr').length === 8")
-    page.value("const s = document.querySelector('#source'); s.value = 'jobs'; s.dispatchEvent(new Event('change'))")
-    page.until("/cancelled/.test(document.querySelector('#list').innerText) && /queued/.test(document.querySelector('#list').innerText)")
-    page.value("{const s = document.querySelector('#state'); s.value = 'queued'; s.dispatchEvent(new Event('change'))}")
+    page.value(
+        "const s = document.querySelector('#source'); s.value = 'jobs'; s.dispatchEvent(new Event('change'))"
+    )
+    page.until(
+        "/cancelled/.test(document.querySelector('#list').innerText) && /queued/.test(document.querySelector('#list').innerText)"
+    )
+    page.value(
+        "{const s = document.querySelector('#state'); s.value = 'queued'; s.dispatchEvent(new Event('change'))}"
+    )
     page.until("document.querySelectorAll('#list tbody tr').length === 1")
     assert not page.faults(), page.faults()
 
@@ -426,13 +466,24 @@ def test_one_verdict_in_full(browser, server):
     browser.look()
     browser.open(server.url + "#/job/" + server.jobs["needle"])
     browser.until("document.querySelector('#one .ln')")
-    lines = browser.value("[...document.querySelector('#one .code').querySelectorAll('.ln')].map(e => [e.dataset.n, e.innerText.trim(), e.classList.contains('hit')])")
+    lines = browser.value(
+        "[...document.querySelector('#one .code').querySelectorAll('.ln')].map(e => [e.dataset.n, e.innerText.trim(), e.classList.contains('hit')])"
+    )
     assert [n for n, _, _ in lines] == [str(i + 1) for i in range(8)]
     assert lines[4] == ["5", "x[0] = thread.x", True] and lines[5][2] and not lines[0][2]
     below = "document.querySelector('#line-5').nextSibling"
-    assert browser.value(below + ".className") == "diag" and 'error identifier "thread"' in browser.value(below + ".innerText")
+    assert browser.value(below + ".className") == "diag" and 'error identifier "thread"' in browser.value(
+        below + ".innerText"
+    )
     text = browser.text("#one")
-    for expected in ("compile_error:nvcc", "reward -1.00", "L0 build", "Repair line 5.", "line 5", "Stages".upper()):
+    for expected in (
+        "compile_error:nvcc",
+        "reward -1.00",
+        "L0 build",
+        "Repair line 5.",
+        "line 5",
+        "Stages".upper(),
+    ):
         assert expected in text, (expected, text)
     browser.picture("one_light")
     browser.look(scheme="dark")
@@ -452,7 +503,9 @@ def test_hostile_text_stays_text(browser, server, where):
     if where in ("list", "jobs"):
         browser.until("document.querySelectorAll('#list tbody tr').length >= 8")
         if where == "jobs":
-            browser.value("{const s = document.querySelector('#source'); s.value = 'jobs'; s.dispatchEvent(new Event('change'))}")
+            browser.value(
+                "{const s = document.querySelector('#source'); s.value = 'jobs'; s.dispatchEvent(new Event('change'))}"
+            )
             browser.until("/cancelled/.test(document.querySelector('#list').innerText)")
         shown = browser.text("#overview")
     else:
@@ -460,9 +513,13 @@ def test_hostile_text_stays_text(browser, server, where):
         browser.value("for (const d of document.querySelectorAll('details')) d.open = true")
         shown = browser.text("#one")
         browser.picture("hostile")
-    assert "<img src=x onerror=" in shown and "{{7*7}}&lt;b&gt;⟨U+202E⟩" in shown, shown
+    assert browser.value("document.documentElement.scrollWidth") <= 1280
+    assert "<img src=x onerror=" in shown and "⟨U+202E⟩" in shown, shown
+    assert where == "jobs" or "{{7*7}}&lt;b&gt;⟨U+202E⟩" in shown, shown
     time.sleep(0.3)
-    assert browser.value("window.pwned === undefined && !document.querySelector('main img, main iframe, main script, a[href^=javascript]')")
+    assert browser.value(
+        "window.pwned === undefined && !document.querySelector('main img, main iframe, main script, a[href^=javascript]')"
+    )
     assert browser.value("document.querySelectorAll('script').length") == 1
     assert not browser.faults(), browser.faults()
     # The second wall: even a handler that was put on the page is refused by the policy.
@@ -500,7 +557,9 @@ def test_theme(page):
     page.look(scheme="light")
     assert page.text("#theme") == "Theme: dark" and page.value(background) == dark
     page.call("Page.reload")
-    page.until("document.querySelector('#theme') && document.querySelector('#theme').innerText === 'Theme: dark'")
+    page.until(
+        "document.querySelector('#theme') && document.querySelector('#theme').innerText === 'Theme: dark'"
+    )
     page.value("document.querySelector('#theme').click()")
     assert page.value(background) == light
 
@@ -524,16 +583,22 @@ def test_token_empty_and_lost_connection(browser, tmp_path):
         browser.press("Enter")
         browser.until("/wants an admin/.test(document.querySelector('#count').innerText)")
         assert "There are no jobs yet" in browser.text("#list-empty")
-        assert "No worker is connected" in browser.text("#overview") and "No verdict in this time" in browser.text("#mix")
+        assert "No worker is connected" in browser.text(
+            "#overview"
+        ) and "No verdict in this time" in browser.text("#mix")
         assert browser.value("sessionStorage.getItem('musacoder.token')") == "trainer-trainer-trainer"
-        assert browser.value("localStorage.length === 0 && !location.href.includes('trainer') && !document.cookie")
+        assert browser.value(
+            "localStorage.length === 0 && !location.href.includes('trainer') && !document.cookie"
+        )
         browser.picture("empty")
         browser.value("document.querySelector('#forget').click()")
         browser.until("!document.querySelector('#token').hidden")
         assert browser.value("sessionStorage.getItem('musacoder.token')") is None
         browser.type("root-root-root-root")
         browser.press("Enter")
-        browser.until("/No verdict has been stored yet/.test(document.querySelector('#list-empty').innerText)")
+        browser.until(
+            "/No verdict has been stored yet/.test(document.querySelector('#list-empty').innerText)"
+        )
         assert not browser.faults(), browser.faults()
     finally:
         running.close()
