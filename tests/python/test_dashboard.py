@@ -437,6 +437,8 @@ def test_keyboard(page, server):
     page.until(f"location.hash !== {json.dumps(first)} && document.querySelector('#one h1')")
     page.press("ArrowLeft")
     page.until(f"location.hash === {json.dumps(first)}")
+    page.press("/")
+    page.until("document.activeElement.id === 'search' && document.querySelector('#one').hidden")
     assert not page.faults(), page.faults()
 
 
