@@ -69,7 +69,7 @@ def _find(source):
 
 def judge(answers, tasks, rounds=None):
     """Results of many answers at once. tasks: find_task's dicts; rounds: turn numbers, for the feedback's header."""
-    if not _state:
+    if "client" not in _state:
         configure()
     rounds = rounds or [1] * len(answers)
     jobs = [job_of(text_of(a), round=r, **t) for a, t, r in zip(answers, tasks, rounds, strict=True)]
