@@ -153,7 +153,7 @@ class Client:
             batch = [dict(jobs[i]) for i in left]
             for job in batch:
                 # The server gives the job up when nobody waits for it any more.
-                job.setdefault("deadline_s", max(0.1, round(end - self._clock(), 3)))
+                job.setdefault("deadline_s", min(604800.0, max(0.1, round(end - self._clock(), 3))))
                 if turn:  # a job that ended stays what it is under its key
                     job["idempotency_key"] = uuid.uuid4().hex
             for i, result in zip(left, self._judge(batch, end), strict=True):

@@ -309,6 +309,11 @@ def test_the_file_as_trainers_load_it():
 # --- the real packages
 
 
+def needs(package):
+    if not list((TRAINERS / "lib").glob(f"python3*/site-packages/{package}")):
+        pytest.skip(f"no {package} in {TRAINERS} (docs/trainers.md)")
+
+
 def in_trainers(url, program, *arguments):
     done = subprocess.run(
         [TRAINERS / "bin" / "python", "-c", program, *arguments],
@@ -328,6 +333,105 @@ def in_trainers(url, program, *arguments):
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-5000:]
     return json.loads(done.stdout.strip().splitlines()[-1])
 
+
+VERL = """
+import asyncio, json, sys
+import numpy as np, torch
+from omegaconf import OmegaConf
+from tensordict import TensorDict
+from verl import DataProto
+from verl.experimental.reward_loop.reward_manager.naive import NaiveRewardManager
+from verl.trainer.ppo.reward import get_custom_reward_fn
+answers, truths, nowhere = json.loads(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3]
+
+class Characters:
+    def decode(self, ids, skip_special_tokens=True):
+        return "".join(map(chr, ids.tolist()))
+
+def row(answer, truth):
+    ids = torch.tensor([[ord(c) for c in answer]])
+    batch = TensorDict({"prompts": torch.zeros(1, 1, dtype=torch.long), "responses": ids,
+                        "attention_mask": torch.ones(1, ids.shape[1] + 1, dtype=torch.long)}, batch_size=1)
+    cell = lambda value: np.array([value, None], dtype=object)[:1]
+    return DataProto(batch=batch, non_tensor_batch={"data_source": cell("kernelbench"), "extra_info": cell({}),
+                                                    "reward_model": cell({"ground_truth": truth})})
+
+async def score(name):
+    chosen = {"custom_reward_function": {"path": "pkg://musacoder.adapters", "name": name, "reward_kwargs": {}}}
+    config = OmegaConf.create({"reward": chosen})
+    manager = NaiveRewardManager(config, Characters(), get_custom_reward_fn(config))
+    return await asyncio.gather(*(manager.run_single(row(a, t)) for a, t in zip(answers, truths)))
+
+names = ["compute_score", "compute_score_async"]
+got = [asyncio.run(score(name)) for name in names]
+from musacoder import adapters
+adapters.configure(nowhere, retries=0)
+print(json.dumps({"got": got, "gone": asyncio.run(score(names[1]))}))
+"""
+
+SWIFT = """
+import json, sys
+import torch
+from swift.utils.utils import import_external_file
+module = import_external_file(sys.argv[4])
+from swift.rewards import orms
+from swift.rl_core.data import GRPOSample
+from swift.rl_core.grpo_algorithm import compute_rewards_per_func
+answers, texts, nowhere = json.loads(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3]
+samples = [GRPOSample(messages=[{"role": "user", "content": "p"}, {"role": "assistant", "content": a}],
+                      extra={"solution": t}) for a, t in zip(answers, texts)]
+score = lambda: compute_rewards_per_func(samples, [orms["musacoder"](args=None)], [None], torch.device("cpu"))
+rewards = score()[:, 0].tolist()
+module.configure(nowhere, retries=0)
+print(json.dumps({"rewards": rewards, "gone": bool(torch.isnan(score()).all())}))
+"""
+
+OPENRLHF = """
+import asyncio, json, sys, types
+from openrlhf.utils.agent import SingleTurnAgentExecutor
+answers, texts, url, file = json.loads(sys.argv[1]), json.loads(sys.argv[2]), sys.argv[3], sys.argv[4]
+
+class Characters:
+    def __call__(self, text, **kw):
+        import torch
+        return {"input_ids": torch.tensor([[ord(c) for c in text]])}
+    def decode(self, ids, skip_special_tokens=False):
+        return "".join(map(chr, ids))
+
+class Engine:
+    def __init__(self, answer):
+        self.answer = answer
+    async def generate(self, prompt_ids, params, multi_modal_data=None):
+        one = types.SimpleNamespace(token_ids=[ord(c) for c in self.answer], finish_reason="stop", logprobs=None)
+        return types.SimpleNamespace(outputs=[one])
+
+async def rewards(where):
+    executor = SingleTurnAgentExecutor(where)
+    params = types.SimpleNamespace(max_tokens=10, logprobs=None)
+    outputs = await asyncio.gather(*(executor.execute("prompt", t, params, 10**6, Characters(), Engine(a))
+                                     for a, t in zip(answers, texts)))
+    return [[float(o["reward"][0]), {k: float(v[0]) for k, v in o["extra_logs"].items()}] for o in outputs]
+
+print(json.dumps({"file": asyncio.run(rewards(file)), "url": asyncio.run(rewards(url + "/get_reward"))}))
+"""
+
+AREAL = """
+import asyncio, json, sys
+from areal.api.reward_api import AsyncRewardWrapper
+from musacoder.adapters import areal_reward
+answers, texts = json.loads(sys.argv[1]), json.loads(sys.argv[2])
+
+async def score(**columns):
+    wrapper = AsyncRewardWrapper(areal_reward, timeout_seconds=120, max_workers=2, max_retries=1)
+    return await asyncio.gather(*(wrapper("p", a, [1], [2], messages=[], **{k: v[i] for k, v in columns.items()})
+                                  for i, a in enumerate(answers)))
+
+if __name__ == "__main__":
+    try:
+        print(json.dumps({"rewards": asyncio.run(score(answer=texts))}))
+    except Exception as error:
+        print(json.dumps({"fault": type(error).__name__}))
+"""
 
 SKYRL = """
 import json, sys, skyrl_gym
@@ -417,7 +521,45 @@ print(json.dumps({"seen": seen, "logs": logs, "finite": finite, "steps": trainer
 
 
 @real
+def test_verl(url):
+    needs("verl")
+    got = in_trainers(url, VERL, json.dumps(ANSWERS), json.dumps(TRUTHS), NOWHERE)
+    for right, wrong in got["got"]:
+        assert right["reward_score"] >= 1.0 and right["reward_extra_info"]["verified"] is True
+        assert -1.0 <= wrong["reward_score"] < 0 and wrong["reward_extra_info"]["infra"] is False
+    assert all(r["reward_score"] == 0.0 and r["reward_extra_info"]["infra"] is True for r in got["gone"])
+
+
+@real
+def test_ms_swift(url):
+    needs("swift")
+    got = in_trainers(url, SWIFT, json.dumps(ANSWERS), json.dumps(TEXTS), NOWHERE, str(FILE))
+    assert got["rewards"][0] >= 1.0 and -1.0 <= got["rewards"][1] < 0 and got["gone"] is True
+
+
+@real
+def test_openrlhf(url):
+    needs("openrlhf")
+    got = in_trainers(url, OPENRLHF, json.dumps(ANSWERS), json.dumps(TEXTS), url, str(FILE))
+    for right, wrong in (got["file"], got["url"]):
+        assert right[0] >= 1.0 and right[1] == {"verified": 1.0, "infra": 0.0, "undecided": 0.0}
+        assert -1.0 <= wrong[0] < 0 and wrong[1] == {"verified": 0.0, "infra": 0.0, "undecided": 0.0}
+
+
+@real
+def test_areal(url):
+    needs("areal")
+    got = in_trainers(url, AREAL, json.dumps(ANSWERS), json.dumps(TEXTS))
+    assert got["rewards"][0] >= 1.0 and -1.0 <= got["rewards"][1] < 0
+    gone = in_trainers(NOWHERE, AREAL, json.dumps(ANSWERS), json.dumps(TEXTS))
+    assert gone == {
+        "fault": "InfrastructureError"
+    }  # across AReaL's process pool; the workflow rejects the trajectory
+
+
+@real
 def test_skyrl_gym(url):
+    needs("skyrl_gym")
     got = in_trainers(url, SKYRL, json.dumps([TRIVIAL, ANSWERS[0]]), json.dumps(TRUTHS[0]))
     assert "BaseTextEnv" in got["base"]
     first, second = got["steps"]
@@ -427,6 +569,7 @@ def test_skyrl_gym(url):
 
 @real
 def test_verifiers(url):
+    needs("verifiers")
     got = in_trainers(url, VERIFIERS, json.dumps(ANSWERS), json.dumps(TEXTS), NOWHERE)
     assert got["rewards"][0] >= 1.0 and -1.0 <= got["rewards"][1] < 0
     assert got["fault"] == "TaskError"
@@ -434,6 +577,7 @@ def test_verifiers(url):
 
 @real
 def test_trl_trains(url, tmp_path):
+    needs("trl")
     got = in_trainers(url, TRL, str(tmp_path), ANSWERS[0], NOWHERE)
     assert got["steps"] == 3 and got["finite"]
     first, second, third = got["seen"]
