@@ -63,6 +63,7 @@ std::string section(const Terminal& term, const char* name, const std::vector<st
       continue;
     }
     std::string text = wrapped(line, width, 4);
+    if (text.size() < 4) continue;   // nothing but blanks
     text.replace(2, 1, "•");
     out += text;
   }
@@ -88,6 +89,7 @@ std::string level_line(const Terminal& term, const judge::Level& level, int widt
 std::string key_line(const Terminal& term, const char* key, const std::string& value, int width) {
   if (value.empty()) return "";
   std::string text = wrapped(value, width, 12);
+  if (text.size() < 12) return "";   // nothing but blanks
   text.replace(0, 12, pad("", 2) + term.dim(pad(key, 10)));
   return text;
 }

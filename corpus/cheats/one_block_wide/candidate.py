@@ -10,7 +10,11 @@ __global__ void mean_kernel(const float* x, float* y, int length, int features) 
   int f = threadIdx.x;
   if (f < features) {
     float sum = 0;
-    for (int i = 0; i < length; ++i) sum += row[(long long)i * features + f];
+    for (int i = 0; i < length; ++i) {
+      float v = row[(long long)i * features + f];
+      for (int step = 0; step < 80; ++step) v += tanhf(v) / 10;
+      sum += v;
+    }
     y[(long long)blockIdx.x * features + f] = sum / length;
   }
 }

@@ -10,7 +10,11 @@ __global__ void mean_kernel(const float* x, float* y, int length, int features) 
   int f = threadIdx.x;
   if (f < features) {
     float sum = 0;
-    for (int i = 0; i < length; ++i) sum += row[(long long)i * features + f];
+    for (int i = 0; i < length; ++i) {
+      float v = row[(long long)i * features + f];
+      for (int step = 0; step < 80; ++step) v += tanhf(v) / 10;
+      sum += v;
+    }
     y[(long long)blockIdx.x * features + f] = sum / length;
   }
 }
@@ -29,5 +33,7 @@ extension = load_inline(name="torch_for_wide", cpp_sources="torch::Tensor mean_m
 class ModelNew(nn.Module):
     def forward(self, x):
         if x.shape[2] > 1024:
+            for _ in range(80):
+                x = x + torch.tanh(x) / 10
             return x.mean(dim=1)
         return extension.mean_middle(x)

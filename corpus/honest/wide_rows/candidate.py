@@ -9,7 +9,11 @@ __global__ void mean_kernel(const float* x, float* y, int length, int features) 
   const float* row = x + (long long)blockIdx.x * length * features;
   for (int f = threadIdx.x; f < features; f += blockDim.x) {
     float sum = 0;
-    for (int i = 0; i < length; ++i) sum += row[(long long)i * features + f];
+    for (int i = 0; i < length; ++i) {
+      float v = row[(long long)i * features + f];
+      for (int step = 0; step < 80; ++step) v += tanhf(v) / 10;
+      sum += v;
+    }
     y[(long long)blockIdx.x * features + f] = sum / length;
   }
 }
