@@ -39,6 +39,7 @@ enum class Headers { kSlim, kFull };
 
 struct Step {
   bool ok = false;
+  bool warm = false;
   std::string log;
   std::string limit;                   // sandbox limit that ended it
   std::string infra;                   // the sandbox or compiler could not be run
@@ -352,8 +353,7 @@ struct Builder::Impl {
           warm_may_serve = done.has_value();
         }
         if (done) {
-          steps[i] = {.ok = done->ok, .log = std::move(done->log), .limit = "", .infra = "", .exit = {.code = done->ok ? 0 : 1}, .sandbox = std::move(done->sandbox)};
-          result.warm = done->ok;
+          steps[i] = {.ok = done->ok, .warm = done->ok, .log = std::move(done->log), .limit = "", .infra = "", .exit = {.code = done->ok ? 0 : 1}, .sandbox = std::move(done->sandbox)};
         } else {
           steps[i] = run(base_policy, nvcc_command(e, tools, headers, source_dir, path, objects[i], out_dirs[i], variant), out_dirs[i], out_dirs[i]);
         }
@@ -425,6 +425,7 @@ struct Builder::Impl {
       result.status = "ok";
       return result;
     };
+    result.warm = std::any_of(steps.begin(), steps.end(), [](const Step& s) { return s.warm; });
     std::vector<const Step*> done;
     for (const auto& step : steps) done.push_back(&step);
     if (std::any_of(steps.begin(), steps.end(), [](const Step& s) { return !s.ok; })) return finish(done);

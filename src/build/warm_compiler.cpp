@@ -1,5 +1,7 @@
 #include "build/warm_compiler.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -188,7 +190,13 @@ class Kind {
 
     // The prefixes, made once for all processes.
     kind->cached_ = fmt::format("{}/warm/{}", options.cache_dir, key);
-    if (!base::exists(kind->cached_ + "/done")) MC_RETURN_IF_ERROR(kind->make_macros(prefix));
+    MC_RETURN_IF_ERROR(base::make_dirs(kind->cached_));
+    // One process makes them, the others wait: nobody may read half a prefix. A killed maker lets go of the lock.
+    base::Fd lock(::open((kind->cached_ + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+    if (!lock || ::flock(lock.get(), LOCK_EX) != 0) return fail(Code::kUnavailable, "cannot lock {}", kind->cached_);
+    const bool made = base::exists(kind->cached_ + "/done");
+    if (made) lock.reset();
+    else MC_RETURN_IF_ERROR(kind->make_macros(prefix));
 
     auto server_argv = [&](std::vector<std::string> command, const std::string& where) {
       command = replaced(std::move(command), kind->template_out_, where);
@@ -211,7 +219,7 @@ class Kind {
     if (!device_result) return tl::unexpected(device_result.error());
     kind->host_ = std::move(*host);
     kind->device_ = std::move(*device_result);
-    if (!base::exists(kind->cached_ + "/done")) MC_RETURN_IF_ERROR(kind->make_host_header());
+    if (!made) MC_RETURN_IF_ERROR(kind->make_host_header());
     MC_ASSIGN_OR_RETURN(kind->host_prefix_, base::read_file(kind->cached_ + "/host_prefix.h"));
     return kind;
   }
@@ -316,7 +324,8 @@ class Kind {
     result.log += outcome->process.out;
     result.sandbox = outcome->features;
     if (outcome->process.exit.ok() && outcome->limit.empty()) return End::kDone;
-    bool own_words = outcome->limit.empty() && !outcome->process.exit.signal && result.log.find("error") != std::string::npos;
+    // A message about the cached prefixes is about us.
+    bool own_words = result.log.find(cached_) == std::string::npos && outcome->limit.empty() && !outcome->process.exit.signal && result.log.find("error") != std::string::npos;
     return own_words ? End::kError : End::kInfra;
   }
 
@@ -334,7 +343,6 @@ class Kind {
 
   // host.ii, device.ii: the preprocessed headers; host.macros, device.macros: what they define.
   Status make_macros(const std::string& prefix) {
-    MC_RETURN_IF_ERROR(base::make_dirs(cached_));
     MC_RETURN_IF_ERROR(base::write_file(cached_ + "/prefix.cu", prefix));
     for (bool host : {true, false}) {
       std::string base = cached_ + (host ? "/host" : "/device");
@@ -445,7 +453,7 @@ std::string warm_prefix(const std::string& text) {
       if (body.starts_with("#include")) {
         std::string_view name = body.substr(8);
         name.remove_prefix(std::min(name.find_first_not_of(" \t"), name.size()));
-        if (name.starts_with("<torch/extension.h>") || name.starts_with("<torch/torch.h>") || name.starts_with("\"torch/extension.h\"")) return prefix + kExtension;
+        if (name.starts_with("<torch/extension.h>") || name.starts_with("\"torch/extension.h\"")) return prefix + kExtension;
       } else if (!body.starts_with("//") && !body.starts_with("#line") && !body.starts_with("#pragma once")) {
         break;
       }
