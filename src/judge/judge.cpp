@@ -893,7 +893,6 @@ void Run::look_along_axes() {
       ++axes;
       attempt();
       const std::string kind = status_class(verdict_.status);
-      verified.seconds = verdict_.seconds;
       if (verdict_.status == "ok") {
         verified.notes.push_back(fmt::format("also right with {}{}", name, size == full ? " as in the task" : ""));
       } else if ((kind == "correctness_error" || kind == "runtime_error" || kind == "cheating") && verdict_.status != "runtime_error:timeout") {
@@ -906,6 +905,7 @@ void Run::look_along_axes() {
       break;
     }
   }
+  verified.seconds = std::move(verdict_.seconds);   // the look took time too
   verdict_ = std::move(verified);
 }
 

@@ -58,6 +58,7 @@ class WarmCompilerTest : public ::testing::Test {
     o.policy.wall_s = 60;
     o.policy.memory_bytes = 4ull << 30;
     o.policy.tmp_bytes = 64u << 20;
+    options_ = o;
     warm_ = std::make_unique<WarmCompilers>(o);
   }
 
@@ -95,9 +96,27 @@ class WarmCompilerTest : public ::testing::Test {
 
   Toolchain tools_;
   base::TempDir dir_;
+  WarmCompilers::Options options_;
   std::unique_ptr<WarmCompilers> warm_;
   int jobs_ = 0;
 };
+
+TEST_F(WarmCompilerTest, TwoThatStartAtOnceShareWholePrefixes) {
+  WarmJob jobs[2] = {job(kernel_of(7)), job(kernel_of(8))};
+  WarmCompilers other(options_);
+  WarmCompilers* both[2] = {warm_.get(), &other};
+  bool right[2] = {false, false};
+  {
+    std::vector<std::jthread> threads;
+    for (int i = 0; i < 2; ++i)
+      threads.emplace_back([&, i] {
+        if (!both[i]->wait_until_warm(jobs[i], 120)) return;
+        auto made = both[i]->compile(jobs[i]);
+        right[i] = made && made->ok && base::exists(jobs[i].object);
+      });
+  }
+  EXPECT_TRUE(right[0] && right[1]);
+}
 
 TEST_F(WarmCompilerTest, MakesWhatNvccMakesAndSurvivesBadSources) {
   WarmJob first = job(kernel_of(3));
