@@ -51,7 +51,7 @@ double load_average() {
   return ::getloadavg(load, 1) == 1 ? load[0] : 0;
 }
 
-bool measure(const char* name, int warm_after, int count, int threads, int first, const std::string& cache) {
+bool measure(const char* name, int warm_after, int count, int threads, const std::string& cache) {
   const char* python = std::getenv("MUSACODER_PYTHON");
   const char* runtime = std::getenv("MUSACODER_RUNTIME");
   build::BuildOptions options{.runtime_dir = runtime ? runtime : MC_RUNTIME_DIR, .cache_dir = cache, .python = python ? python : ".venv/bin/python", .nvcc = {}};
@@ -59,13 +59,13 @@ bool measure(const char* name, int warm_after, int count, int threads, int first
   build::Builder builder(options);
   // Precompiled header, toolchain, and for the warm case the servers: not part of a warm build.
   for (int i = 0; i < 3; ++i) {
-    auto ready = builder.build(extension(first + 100000 + i));
+    auto ready = builder.build(extension(100000 + i));
     if (!ready.ok) return std::fprintf(stderr, "%s: %s\n", ready.status.c_str(), ready.message.c_str()), false;
   }
   if (warm_after > 0) {
     for (int i = 0; i < 60; ++i) {
       ::sleep(1);
-      if (builder.build(extension(first + 200000 + i)).warm) break;
+      if (builder.build(extension(200000 + i)).warm) break;
     }
   }
   std::vector<double> seconds(static_cast<std::size_t>(count));
@@ -77,7 +77,7 @@ bool measure(const char* name, int warm_after, int count, int threads, int first
     for (int t = 0; t < threads; ++t)
       lanes.emplace_back([&] {
         for (int i; (i = next++) < count;) {
-          auto result = builder.build(extension(first + i));
+          auto result = builder.build(extension(i));
           seconds[static_cast<std::size_t>(i)] = result.seconds;
           warm += result.warm;
           failed += !result.ok;
@@ -101,6 +101,6 @@ int main(int argc, char** argv) {
   if (!cache) return std::fprintf(stderr, "%s\n", cache.error().message.c_str()), 1;
   std::printf("%u processors, load average %.1f, %d at a time, empty artefact cache\n\n", std::thread::hardware_concurrency(), load_average(), threads);
   std::printf("| compilers | sources | p50 s | p95 s | CPU s a source | a minute | warm | failed |\n|---|---|---|---|---|---|---|---|\n");
-  bool good = measure("nvcc anew", 0, count, threads, 1, cache->file("cold")) && measure("warm", 2, count, threads, 1, cache->file("warm"));
+  bool good = measure("nvcc anew", 0, count, threads, cache->file("cold")) && measure("warm", 2, count, threads, cache->file("warm"));
   return good ? 0 : 1;
 }

@@ -4,21 +4,16 @@ All cases of a file are compiled at once, each in its namespace and under its ow
 MUSACODER_SLOW=1 compiles the same cases against torch's own headers too.
 """
 
-import glob
 import os
 import re
-import shutil
 import subprocess
-import sys
 
 import pytest
+from toolchain import find_nvcc
 
 ROOT = os.environ.get("MUSACODER_SOURCE_DIR") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CASES = os.path.join(ROOT, "tests", "torch_abi")
-# As the program looks for it: the environment, PATH, the usual place, then NVIDIA's packages in this Python.
-NVCC = (os.environ.get("MUSACODER_NVCC") or shutil.which("nvcc")
-        or next((path for path in ["/usr/local/cuda/bin/nvcc", *sorted(glob.glob(os.path.join(sys.prefix, "lib/python3*/site-packages/nvidia/*/bin/nvcc")))]
-                 if os.path.exists(path)), "/usr/local/cuda/bin/nvcc"))
+NVCC = find_nvcc()
 CUDA_INCLUDE = os.path.join(os.path.dirname(os.path.dirname(NVCC)), "include")
 
 

@@ -3,24 +3,21 @@
 Every test runs in a process of its own, because install() patches torch for good.
 """
 
-import glob
 import os
 import pathlib
 import re
-import shutil
 import subprocess
 import sys
 import textwrap
 
 import pytest
+from toolchain import find_nvcc
 
 pytest.importorskip("torch")
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 RUNTIME = pathlib.Path(os.environ.get("MUSACODER_RUNTIME", ROOT / "build" / "runtime"))
-NVCC = (os.environ.get("MUSACODER_NVCC") or shutil.which("nvcc")
-        or next((path for path in ["/usr/local/cuda/bin/nvcc", *sorted(glob.glob(os.path.join(sys.prefix, "lib/python3*/site-packages/nvidia/*/bin/nvcc")))]
-                 if os.path.exists(path)), "/usr/local/cuda/bin/nvcc"))
+NVCC = find_nvcc()
 NEEDED = [RUNTIME / "bin" / "musacoder-vgpud", RUNTIME / "lib" / "libmusacoder_cudart.so", RUNTIME / "lib" / "libmusacoder_torch.so"]
 
 pytestmark = pytest.mark.skipif(not all(path.exists() for path in NEEDED), reason="the runtime is not built")
