@@ -16,6 +16,7 @@
 #include "build/flags.h"
 #include "build/headers.h"
 #include "build/sources.h"
+#include "build/text.h"
 #include "build/toolchain.h"
 #include "build/warm_compiler.h"
 #include "sandbox/launcher.h"
@@ -47,28 +48,12 @@ struct Step {
   std::vector<std::string> sandbox;
 };
 
-void replace_all(std::string& text, const std::string& from, const std::string& to) {
-  if (from.empty()) return;
-  for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size()) text.replace(at, from.size(), to);
-}
-
 bool wants_full_disk_message(const std::string& log) { return log.find("No space left on device") != std::string::npos; }
 
 bool is_identifier(const std::string& name) {
   if (name.empty() || std::isdigit(static_cast<unsigned char>(name[0]))) return false;
   return std::all_of(name.begin(), name.end(), [](unsigned char c) { return std::isalnum(c) || c == '_'; });
 }
-
-// Precompiled headers are large: those of earlier headers or compilers go when nobody has made them within a week.
-void remove_older(const std::string& parent, const std::string& keep) {
-  std::error_code error;
-  for (fs::directory_iterator it(parent, error), end; !error && it != end; it.increment(error)) {
-    auto age = fs::file_time_type::clock::now() - fs::last_write_time(it->path(), error);
-    if (!error && it->path() != keep && age > std::chrono::hours(24 * 7)) (void)base::remove_tree(it->path());
-  }
-}
-
-void append(std::vector<std::string>& to, const std::vector<std::string>& what) { to.insert(to.end(), what.begin(), what.end()); }
 
 }  // namespace
 
@@ -385,9 +370,9 @@ struct Builder::Impl {
         result.log += step->log;
         if (result.sandbox.empty()) result.sandbox = step->sandbox;
       }
-      replace_all(result.log, source_dir + "/", "");
-      replace_all(result.log, include() + "/", "");
-      replace_all(result.log, scratch.path() + "/", "");
+      result.log = replaced(std::move(result.log), source_dir + "/", "");
+      result.log = replaced(std::move(result.log), include() + "/", "");
+      result.log = replaced(std::move(result.log), scratch.path() + "/", "");
       result.diagnostics = parse_diagnostics(result.log);
       if (result.log.size() > kMaxLog) result.log = result.log.substr(0, kMaxLog) + "\n… (cut)\n";
       for (const Step* step : list) {

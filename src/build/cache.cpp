@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <ctime>
 #include <filesystem>
@@ -72,6 +73,14 @@ Result<BuildResult> result_from_json(const std::string& text) {
     return r;
   } catch (const json::exception& error) {
     return fail(Code::kInvalidArgument, "a build manifest is damaged: {}", error.what());
+  }
+}
+
+void remove_older(const std::string& parent, const std::string& keep) {
+  std::error_code error;
+  for (fs::directory_iterator it(parent, error), end; !error && it != end; it.increment(error)) {
+    auto age = fs::file_time_type::clock::now() - fs::last_write_time(it->path(), error);
+    if (!error && it->path() != keep && age > std::chrono::hours(24 * 7)) (void)base::remove_tree(it->path());
   }
 }
 

@@ -30,6 +30,9 @@ class Cache {
   std::string dir_;
 };
 
+// Precompiled headers are large: entries of `parent` other than `keep` go when they were not touched within a week.
+void remove_older(const std::string& parent, const std::string& keep);
+
 std::string result_to_json(const BuildResult& result);
 Result<BuildResult> result_from_json(const std::string& text);
 

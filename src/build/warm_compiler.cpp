@@ -23,7 +23,9 @@
 #include "base/json_lines.h"
 #include "base/log.h"
 #include "base/subprocess.h"
+#include "build/cache.h"
 #include "build/dryrun.h"
+#include "build/text.h"
 #include "sandbox/launcher.h"
 
 namespace fs = std::filesystem;
@@ -36,18 +38,6 @@ constexpr double kCompileSeconds = 120;
 constexpr int kSocket = 4;
 constexpr int kVersion = 1;    // part of the cached prefixes' address
 constexpr const char* kName = "cuda";   // base name of every intermediate file
-
-void append(std::vector<std::string>& to, const std::vector<std::string>& what) { to.insert(to.end(), what.begin(), what.end()); }
-
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  for (std::size_t at = 0; !from.empty() && (at = text.find(from, at)) != std::string::npos; at += to.size()) text.replace(at, from.size(), to);
-  return text;
-}
-
-std::vector<std::string> replaced(std::vector<std::string> list, const std::string& from, const std::string& to) {
-  for (auto& text : list) text = replaced(std::move(text), from, to);
-  return list;
-}
 
 std::vector<std::string> without(std::vector<std::string> list, const std::string& word) {
   list.erase(std::remove(list.begin(), list.end(), word), list.end());
@@ -195,6 +185,9 @@ class Kind {
     base::Fd lock(::open((kind->cached_ + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
     if (!lock || ::flock(lock.get(), LOCK_EX) != 0) return fail(Code::kUnavailable, "cannot lock {}", kind->cached_);
     const bool made = base::exists(kind->cached_ + "/done");
+    std::error_code ignored;
+    fs::last_write_time(kind->cached_, fs::file_time_type::clock::now(), ignored);
+    remove_older(options.cache_dir + "/warm", kind->cached_);
     if (made) lock.reset();
     else MC_RETURN_IF_ERROR(kind->make_macros(prefix));
 

@@ -434,21 +434,14 @@ ApiResult<HeartbeatReply> Service::heartbeat(const std::string& lease, const std
 }
 
 ApiResult<bool> Service::complete(const std::string& lease, const Outcome& outcome) {
-  auto accepted = queue_.complete(lease, outcome);
-  if (!accepted && accepted.error().code == Code::kNotFound)
-    return api_error(409, "the lease is no longer held");
-  if (!accepted) return tl::unexpected(api_error_of(accepted.error()));
-  {
-    std::lock_guard lock(seen_mutex_);
-    for (auto& [name, seen] : seen_)
-      if (seen.lease == lease) seen.lease.clear(), seen.job.clear(), seen.at = now();
-  }
-  poke();
-  return *accepted;
+  return lease_ended(lease, queue_.complete(lease, outcome));
 }
 
 ApiResult<bool> Service::release(const std::string& lease, const std::string& fault) {
-  auto accepted = queue_.release(lease, fault);
+  return lease_ended(lease, queue_.release(lease, fault));
+}
+
+ApiResult<bool> Service::lease_ended(const std::string& lease, const Result<bool>& accepted) {
   if (!accepted && accepted.error().code == Code::kNotFound)
     return api_error(409, "the lease is no longer held");
   if (!accepted) return tl::unexpected(api_error_of(accepted.error()));

@@ -110,6 +110,8 @@ class Service {
   };
   class LocalSource;
 
+  // What ends a worker's hold on a job: 409 when it was lost before, else the worker is free.
+  ApiResult<bool> lease_ended(const std::string& lease, const Result<bool>& accepted);
   void follow();
   void announce(const std::vector<Change>& changes);
   void archive();
