@@ -228,11 +228,9 @@ def run_candidate(sock, device_fd, request, torch_device):
         "CUDA_HOME": "/usr/local/cuda", "OMP_NUM_THREADS": "1", "TORCH_EXTENSIONS_DIR": os.path.join(folder, "extensions"),
         "MUSACODER_GPU": gpu})
     os.chdir(folder)
-    for name, value in (("set_policy", request.get("policy", "strict")), ("set_gpu", gpu)):
-        if hasattr(torch_device, name):
-            getattr(torch_device, name)(value)
+    torch_device.set_policy(request.get("policy", "strict"))
+    torch_device.set_gpu(gpu)
     torch_device.connect(device_fd)
-    if hasattr(torch_device, "seal"):
-        torch_device.seal()
+    torch_device.seal()
     Runner(Channel(sock), torch_device, folder).serve()
     sys.stdout.flush()

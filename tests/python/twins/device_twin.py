@@ -17,6 +17,7 @@ _base = 0
 _next = 0
 _refused = []
 _policy = "strict"
+_sealed = False
 
 
 class DeviceFault(RuntimeError):
@@ -45,7 +46,18 @@ def install(policy="strict"):
 
 def set_policy(policy):
     global _policy
+    if _sealed and policy != _policy:
+        raise RuntimeError("the policy is sealed")
     _policy = policy
+
+
+def set_gpu(name):
+    """This device pretends to be none in particular."""
+
+
+def seal():
+    global _sealed
+    _sealed = True
 
 
 def connect(fd):
