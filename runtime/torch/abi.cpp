@@ -27,7 +27,7 @@ std::string& last_error() { return musacoder::per_thread<LastError>().text; }
 at::Device to_device(const mc_value& v) {
   if (v.u.i == MC_DEVICE_CUDA) {
     TORCH_CHECK(v.aux <= 0, "CUDA error: invalid device ordinal");
-    return at::Device(at::DeviceType::PrivateUse1, 0);
+    return at::Device(kDeviceType, 0);
   }
   return at::Device(static_cast<at::DeviceType>(v.u.i), static_cast<at::DeviceIndex>(v.aux));
 }
@@ -189,7 +189,7 @@ mc_value from_ivalue(const c10::IValue& value) {
     copy_list(out, MC_STRING, std::vector<char>(text.begin(), text.end()));
   } else if (value.isDevice()) {
     out.kind = MC_DEVICE;
-    out.u.i = value.toDevice().is_privateuseone() ? MC_DEVICE_CUDA : static_cast<int>(value.toDevice().type());
+    out.u.i = value.toDevice().type() == kDeviceType ? MC_DEVICE_CUDA : static_cast<int>(value.toDevice().type());
     out.aux = value.toDevice().index();
   } else if (value.isTensorList()) {
     std::vector<mc_tensor> handles;
@@ -243,8 +243,8 @@ MC_EXPORT void mc_info(mc_tensor handle, mc_tensor_info* info) {
   info->storage_offset = impl->has_storage() ? impl->storage_offset() : 0;
   info->dtype = static_cast<std::int32_t>(c10::typeMetaToScalarType(impl->dtype()));
   info->itemsize = static_cast<std::int32_t>(impl->itemsize());
-  info->device_type = device.is_privateuseone() ? MC_DEVICE_CUDA : static_cast<std::int32_t>(device.type());
-  info->device_index = device.is_privateuseone() ? 0 : device.index();
+  info->device_type = device.type() == kDeviceType ? MC_DEVICE_CUDA : static_cast<std::int32_t>(device.type());
+  info->device_index = device.type() == kDeviceType ? 0 : device.index();
   info->data = impl->has_storage() && impl->storage() ? const_cast<void*>(impl->data()) : nullptr;
   std::uint32_t flags = 0;
   if (impl->is_contiguous()) flags |= MC_CONTIGUOUS;
@@ -277,7 +277,7 @@ MC_EXPORT mc_tensor mc_from_blob(void* data, const int64_t* sizes, const int64_t
     const auto type = static_cast<at::ScalarType>(dtype);
     if (device_type == MC_DEVICE_CUDA) {
       TORCH_CHECK(device_index <= 0, "CUDA error: invalid device ordinal");
-      TORCH_CHECK(!deleter, "from_blob with a deleter is not available for memory of the virtual device");
+      TORCH_CHECK(!deleter, "from_blob with a deleter is not available for memory of the device");
       return hand_out(wrap(reinterpret_cast<std::uint64_t>(data), shape, steps, type));
     }
     std::function<void(void*)> release = [](void*) {};
@@ -346,6 +346,7 @@ MC_EXPORT int mc_call_op(const char* name, const char* overload, const mc_arg* a
   }
 }
 
+MC_EXPORT void* mc_current_stream(void) { return current_stream(); }
 MC_EXPORT int32_t mc_default_dtype(void) { return static_cast<std::int32_t>(c10::get_default_dtype_as_scalartype()); }
 MC_EXPORT int mc_grad_enabled(void) { return c10::GradMode::is_enabled(); }
 MC_EXPORT void mc_set_grad_enabled(int value) { c10::GradMode::set_enabled(value != 0); }

@@ -430,4 +430,27 @@ void throw_device_error(const char* what) {
   TORCH_CHECK(false, "CUDA error: ", why && *why ? why : "unknown error", " (", what, ")");
 }
 
+void* current_stream() { return nullptr; }   // there is one
+
+bool report(const char* kind, const char* name) { return mcv_report(kind, name) != 0; }
+
+void connect(int fd) { check(mcv_connect(fd), "connect"); }
+
+bool connected() { return mcv_connected() != 0; }
+
+void synchronize() { check(mcv_synchronize(), "synchronize"); }
+
+std::string device_error() { return mcv_last_error(); }
+
+std::tuple<std::string, std::vector<std::int64_t>> properties() {
+  mcv_device_properties p{};
+  check(mcv_device_info(&p), "properties");
+  return {p.name,
+          {p.compute_major, p.compute_minor, p.sm_count, p.warp_size, p.max_threads_per_block, p.max_threads_per_sm,
+           p.registers_per_block, p.clock_khz, p.memory_clock_khz, p.memory_bus_bits,
+           static_cast<std::int64_t>(p.shared_bytes_per_block), static_cast<std::int64_t>(p.shared_bytes_per_block_optin),
+           static_cast<std::int64_t>(p.shared_bytes_per_sm), static_cast<std::int64_t>(p.memory_bytes),
+           static_cast<std::int64_t>(p.l2_bytes), static_cast<std::int64_t>(p.memory_free_bytes)}};
+}
+
 }  // namespace musacoder::device

@@ -12,7 +12,6 @@
 #include "convert.h"
 #include "device.h"
 #include "policy.h"
-#include "vgpu_client.h"
 
 #define MC_EXPORT extern "C" __attribute__((visibility("default")))
 
@@ -408,7 +407,7 @@ MC_EXPORT void mc_library_impl(const char* ns, const mc_function* function, cons
   while_loading([&](mc_module& module) {
     std::optional<c10::DispatchKey> dispatch;
     const std::string name = key ? key : "";
-    if (name == "CUDA") dispatch = c10::DispatchKey::PrivateUse1;
+    if (name == "CUDA") dispatch = kDispatchKey;
     else if (!name.empty()) dispatch = c10::parseDispatchKey(name);
     auto library = dispatch ? std::make_unique<torch::Library>(torch::Library::IMPL, ns, dispatch, "candidate", 0)
                             : std::make_unique<torch::Library>(torch::Library::IMPL, ns, std::nullopt, "candidate", 0);
@@ -430,35 +429,25 @@ std::vector<std::string> allowed() {
   return names;
 }
 
-std::tuple<std::string, std::vector<std::int64_t>> properties() {
-  mcv_device_properties p{};
-  if (mcv_device_info(&p)) throw_device_error("properties");
-  return {p.name,
-          {p.compute_major, p.compute_minor, p.sm_count, p.warp_size, p.max_threads_per_block, p.max_threads_per_sm,
-           p.registers_per_block, p.clock_khz, p.memory_clock_khz, p.memory_bus_bits,
-           static_cast<std::int64_t>(p.shared_bytes_per_block), static_cast<std::int64_t>(p.shared_bytes_per_block_optin),
-           static_cast<std::int64_t>(p.shared_bytes_per_sm), static_cast<std::int64_t>(p.memory_bytes),
-           static_cast<std::int64_t>(p.l2_bytes), static_cast<std::int64_t>(p.memory_free_bytes)}};
-}
-
 at::Tensor from_device(std::int64_t address, at::IntArrayRef sizes, at::IntArrayRef strides, at::ScalarType type) {
   return wrap(static_cast<std::uint64_t>(address), sizes, strides, type);
 }
 
 std::int64_t device_address(const at::Tensor& tensor) {
-  TORCH_CHECK_VALUE(tensor.device().is_privateuseone(), "the tensor is on ", tensor.device(), ", not on the virtual device");
+  TORCH_CHECK_VALUE(tensor.device().type() == kDeviceType, "the tensor is on ", tensor.device(), ", not on the device");
   return static_cast<std::int64_t>(address_of(tensor));
 }
 
 TORCH_LIBRARY(musacoder, m) {
-  m.def("connect(int fd) -> ()", [](std::int64_t fd) {
-    if (mcv_connect(static_cast<int>(fd))) throw_device_error("connect");
-  });
-  m.def("connected() -> bool", []() { return mcv_connected() != 0; });
+  m.def("connect(int fd) -> ()", [](std::int64_t fd) { connect(static_cast<int>(fd)); });
+  m.def("connected() -> bool", &connected);
+#ifdef MUSACODER_HARDWARE
+  m.def("set_note(int function) -> ()", &set_note);
+#endif
   m.def("set_policy(str policy) -> ()", &set_policy_by_name);
   m.def("enforce(bool on) -> ()", [](bool on) { enforce(on); });
   m.def("seal() -> ()", &seal);
-  m.def("unsupported(str feature) -> ()", [](const std::string& feature) { mcv_report("unsupported", feature.c_str()); });
+  m.def("unsupported(str feature) -> ()", [](const std::string& feature) { report("unsupported", feature.c_str()); });
   m.def("take_refused() -> str[]", &take_refused);
   m.def("record_cpu_ops(bool on) -> ()", [](bool on) { record_cpu_ops(on); });
   m.def("take_cpu_ops() -> str[]", &take_cpu_ops);
@@ -469,10 +458,8 @@ TORCH_LIBRARY(musacoder, m) {
         &call);
   m.def("from_device(int address, int[] sizes, int[] strides, ScalarType dtype) -> Tensor", &from_device);
   m.def("device_address(Tensor tensor) -> int", &device_address);
-  m.def("synchronize() -> ()", []() {
-    if (mcv_synchronize()) throw_device_error("synchronize");
-  });
-  m.def("last_error() -> str", []() { return std::string(mcv_last_error()); });
+  m.def("synchronize() -> ()", &synchronize);
+  m.def("last_error() -> str", &device_error);
   m.def("properties() -> (str, int[])", &properties);
 }
 

@@ -8,7 +8,7 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "vgpu_client.h"
+#include "device.h"
 
 namespace musacoder::device {
 namespace {
@@ -28,32 +28,61 @@ Names& names() {
 at::CallbackHandle g_recorder = at::INVALID_CALLBACK_HANDLE;
 thread_local int t_internal = 0;
 
+#ifdef MUSACODER_HARDWARE
+void book(const std::string& name);
+#endif
+
 void remember(std::vector<std::string>& list, const std::string& name) {
   std::lock_guard lock(names().mutex);
   if (list.size() < 1000 && std::find(list.begin(), list.end(), name) == list.end()) list.push_back(name);
 }
 
-bool counts(const at::Tensor& tensor) {
+bool on_host(const at::Tensor& tensor) {
   return tensor.defined() && tensor.device().is_cpu() && !tensor.is_sparse() && tensor.numel() > 1;
 }
 
+template <class F>
+bool any_tensor(const at::RecordFunction& function, F&& wanted) {
+  for (const c10::IValue& value : function.inputs()) {
+    if (value.isTensor()) {
+      if (wanted(value.toTensor())) return true;
+    } else if (value.isTensorList()) {
+      for (const at::Tensor& tensor : value.toTensorVector())
+        if (wanted(tensor)) return true;
+    }
+  }
+  return false;
+}
+
+#ifdef MUSACODER_HARDWARE
+// On a real GPU nothing stands between an operator and the device: it is booked as it begins. What an operator calls in turn
+// belongs to it.
+thread_local int t_depth = 0;
+struct Nested final : at::ObserverContext {};
+
+std::unique_ptr<at::ObserverContext> on_operator(const at::RecordFunction& function) {
+  const char* name = function.name();
+  if (t_internal || std::string_view(name).substr(0, 6) != "aten::") return nullptr;
+  if (t_depth++ == 0 && !is_allowed(name)) {
+    if (any_tensor(function, [](const at::Tensor& t) { return t.defined() && t.device().type() == kDeviceType; })) book(name);
+    else if (any_tensor(function, on_host)) remember(names().cpu_ops, name);
+  }
+  return std::make_unique<Nested>();
+}
+
+void after_operator(const at::RecordFunction&, at::ObserverContext* context) {
+  if (context) --t_depth;
+}
+#else
 std::unique_ptr<at::ObserverContext> on_operator(const at::RecordFunction& function) {
   const char* name = function.name();
   if (t_internal || std::string_view(name).substr(0, 6) != "aten::" || is_allowed(name)) return nullptr;
-  for (const c10::IValue& value : function.inputs()) {
-    bool hit = false;
-    if (value.isTensor()) {
-      hit = counts(value.toTensor());
-    } else if (value.isTensorList()) {
-      for (const at::Tensor& tensor : value.toTensorVector()) hit = hit || counts(tensor);
-    }
-    if (hit) {
-      remember(names().cpu_ops, name);
-      break;
-    }
-  }
+  if (any_tensor(function, on_host)) remember(names().cpu_ops, name);
   return nullptr;
 }
+
+void after_operator(const at::RecordFunction&, at::ObserverContext*) {}
+#endif
 
 }  // namespace
 
@@ -250,14 +279,23 @@ bool is_allowed(std::string_view name) {
   return name.size() > 1 && name.back() == '_' && allowed->count(name.substr(0, name.size() - 1)) > 0;
 }
 
+#ifdef MUSACODER_HARDWARE
+namespace {
+void book(const std::string& name) {
+  report(policy() == Policy::kStrict ? "refused" : "booked", name.c_str());
+  remember(names().refused, name);
+}
+}  // namespace
+#else
 void judge(const std::string& name) {
   if (Internal::active() || (!enforcing() && !g_sealed)) return;
   const bool strict = policy() == Policy::kStrict;
-  const bool judged = mcv_report(strict ? "refused" : "booked", name.c_str()) != 0;
+  const bool judged = report(strict ? "refused" : "booked", name.c_str());
   if (!judged && !enforcing()) return;
   remember(names().refused, name);
   TORCH_CHECK(!strict, "musacoder: ", name, " is not available to a candidate (policy strict)");
 }
+#endif
 
 std::vector<std::string> take_refused() {
   std::lock_guard lock(names().mutex);
@@ -265,10 +303,13 @@ std::vector<std::string> take_refused() {
 }
 
 void record_cpu_ops(bool on) {
+#ifdef MUSACODER_HARDWARE
+  if (g_sealed && (!on || g_recorder != at::INVALID_CALLBACK_HANDLE)) return;   // looks on for the rest of the process's life
+#endif
   if (g_recorder != at::INVALID_CALLBACK_HANDLE) at::removeCallback(std::exchange(g_recorder, at::INVALID_CALLBACK_HANDLE));
   if (on)
     g_recorder = at::addGlobalCallback(
-        at::RecordFunctionCallback(&on_operator).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
+        at::RecordFunctionCallback(&on_operator, &after_operator).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
 }
 
 std::vector<std::string> take_cpu_ops() {

@@ -8,6 +8,8 @@
 // inside forward the policy is in force; this library's own work is never judged. The table of what is allowed is
 // allowed_operators(). Thread safe, except that enforcement is meant for one forward at a time.
 //
+// On a real GPU operators are not stopped: they are booked as they begin, and the verdict says the rest.
+//
 // Once sealed, the process can no longer weaken any of this: the policy stays, enforcement can only be switched on, and
 // whether an operator is judged is asked of the server, which knows whether a window is open, whatever Python says.
 #pragma once
@@ -39,10 +41,13 @@ const std::vector<AllowedOperator>& allowed_operators();
 bool is_allowed(std::string_view name);
 
 // Books a call that is not allowed: throws under kStrict, returns under kReport. Nothing outside forward.
+#ifndef MUSACODER_HARDWARE
 void judge(const std::string& name);
+#endif
 std::vector<std::string> take_refused();
 
-// Compute operators run on CPU tensors of more than one element, by name, first seen first.
+// Compute operators run on CPU tensors of more than one element, by name, first seen first. On a real GPU this is also what
+// watches the device's operators, and once sealed it cannot be switched off.
 void record_cpu_ops(bool on);
 std::vector<std::string> take_cpu_ops();
 

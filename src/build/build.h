@@ -1,4 +1,4 @@
-// Candidate sources → a shared object for the virtual GPU (and later for real ones).
+// Candidate sources → a shared object for the virtual GPU or for a real one.
 //
 //   Builder builder({.runtime_dir = rt, .cache_dir = cache, .python = venv_python});
 //   BuildResult result = builder.build(extension);
@@ -46,6 +46,7 @@ struct BuildOptions {
   std::string cache_dir;
   std::string python;           // finds torch's own headers for the full-header fall-back
   std::string nvcc;             // empty: search (find_nvcc)
+  std::string gpu_arch;         // "90": machine code for that NVIDIA architecture, linked to the real CUDA runtime; "": PTX for the virtual GPU
   double timeout_s = 120;       // one compiler run
   double full_timeout_s = 400;  // one compiler run with full headers
   bool allow_full_headers = true;

@@ -28,8 +28,8 @@ namespace {
 
 constexpr std::size_t kMaxLog = 64u << 10;
 constexpr std::uint64_t kScratchBytes = 1ull << 30;
-constexpr int kRecipeVersion = 1;   // part of every address: raise it when flags or generated sources change
-constexpr const char* kClientLibraries[] = {"musacoder_cudart", "musacoder_torch"};
+constexpr int kRecipeVersion = 2;   // part of every address: raise it when flags or generated sources change
+constexpr const char* kVendorLibraries[] = {"cublas", "cublasLt", "cudnn", "cufft", "curand", "cusparse", "cusolver", "nvrtc", "cuda"};
 
 // Flags that torch itself gives to nvcc and that change what compiles.
 const std::vector<std::string> kTorchNvccFlags = {"-D__CUDA_NO_HALF_OPERATORS__", "-D__CUDA_NO_HALF_CONVERSIONS__",
@@ -83,6 +83,7 @@ struct Builder::Impl {
         torch_dir(torch_dir_of(options.python)) {}
 
   std::string include(const char* name = "include") const { return options.runtime_dir + "/" + name; }
+  bool hardware() const { return !options.gpu_arch.empty(); }
 
   Result<Toolchain> tools() {
     std::lock_guard lock(mutex);
@@ -97,6 +98,7 @@ struct Builder::Impl {
   std::string address(const Extension& e, const Units& units, const Toolchain& tools) {
     base::Sha256 hash;
     hash.field(std::to_string(kRecipeVersion));
+    hash.field(options.gpu_arch);
     hash.field(tools.fingerprint);
     hash.field(slim_hash);
     hash.field(full_hash);
@@ -184,8 +186,9 @@ struct Builder::Impl {
   static std::string module_name(const Extension& e) { return is_identifier(e.name) ? e.name : "extension"; }
 
   static std::string name_macro(const Extension& e) { return "-DTORCH_EXTENSION_NAME=" + module_name(e); }
-  static std::vector<std::string> header_macros(Headers headers) {
+  std::vector<std::string> header_macros(Headers headers) const {
     std::vector<std::string> flags = {"-DTORCH_API_INCLUDE_EXTENSION_H"};
+    if (hardware()) flags.push_back("-DMUSACODER_HARDWARE=1");
     if (headers == Headers::kFull) append(flags, {"-DMUSACODER_FULL_HEADERS=1", "-D_GLIBCXX_USE_CXX11_ABI=1"});
     return flags;
   }
@@ -199,7 +202,7 @@ struct Builder::Impl {
   const std::string& precompiled_header(const Toolchain& tools) {
     std::call_once(header_once, [&] {
       base::Sha256 hash;
-      for (const auto& part : {tools.fingerprint, slim_hash, include(), std::to_string(kRecipeVersion)}) hash.field(part);
+      for (const auto& part : {options.gpu_arch, tools.fingerprint, slim_hash, include(), std::to_string(kRecipeVersion)}) hash.field(part);
       std::string dir = fmt::format("{}/pch/{}", options.cache_dir, hash.hex().substr(0, 32)), file = "/torch/extension.h.gch";
       if (base::exists(dir + file)) {
         header_dir = dir;
@@ -237,7 +240,10 @@ struct Builder::Impl {
       argv.push_back(name_macro(e));
       append(argv, header_macros(headers));
     }
-    else append(argv, {"-DTORCH_API_INCLUDE_EXTENSION_H", "-I" + header});
+    else {
+      append(argv, header_macros(headers));
+      append(argv, {"-I" + header});
+    }
     append(argv, include_flags(e, tools, headers, source_dir, true));
     append(argv, filter_cxx_flags(e.extra_cflags));
     return argv;
@@ -246,8 +252,8 @@ struct Builder::Impl {
   // Without source, object, the source's folder and the module's name.
   std::vector<std::string> nvcc_flags(const Extension& e, const Toolchain& tools, Headers headers, const std::vector<std::string>& lean) const {
     NvccFlags own = filter_nvcc_flags(e.extra_cuda_cflags);
-    std::string arch = own.arch_specific ? "compute_90a" : "compute_90";
-    std::vector<std::string> flags = {"-arch=" + arch, "-code=" + arch, "--compress-mode=none", "-lineinfo", "-cudart", "none", "-ccbin", tools.gxx,
+    std::string arch = (hardware() ? options.gpu_arch : "90") + (own.arch_specific ? "a" : "");
+    std::vector<std::string> flags = {"-arch=compute_" + arch, (hardware() ? "-code=sm_" : "-code=compute_") + arch, "--compress-mode=none", "-lineinfo", "-cudart", "none", "-ccbin", tools.gxx,
                                       "-O1", "-Xcompiler", "-fPIC", "-Xcompiler", "-fmax-errors=50", "-Xcompiler", "-fdiagnostics-color=never"};
     append(flags, kTorchNvccFlags);
     append(flags, header_macros(headers));
@@ -415,11 +421,12 @@ struct Builder::Impl {
     for (const auto& step : steps) done.push_back(&step);
     if (std::any_of(steps.begin(), steps.end(), [](const Step& s) { return !s.ok; })) return finish(done);
 
-    // Link, and beside it let ptxas look at the PTX: it alone knows about too much shared memory or bad inline assembly.
+    // Link, and beside it let ptxas look at PTX that nobody has assembled yet: it alone knows about too much shared memory or
+    // bad inline assembly.
     std::string lib = options.runtime_dir + "/lib";
-    for (const char* name : kClientLibraries)
-      if (!base::exists(fmt::format("{}/lib{}.so", lib, name)))
-        return infra(fmt::format("{}/lib{}.so is missing; build the project again", lib, name));
+    const std::string torch_library = hardware() ? "musacoder_torch_cuda" : "musacoder_torch";
+    if (!base::exists(fmt::format("{}/lib{}.so", lib, torch_library)))
+      return infra(fmt::format("{}/lib{}.so is missing; build the project again", lib, torch_library));
     Step link, assemble;
     assemble.ok = true;
     std::string link_dir = scratch.file(result.headers + "-link"), ptx_dir = scratch.file(result.headers + "-ptx");
@@ -429,13 +436,24 @@ struct Builder::Impl {
     std::vector<std::string> link_argv = {tools.gxx, "-shared", "-o", module};
     append(link_argv, objects);
     if (!tools.mold.empty()) link_argv.push_back("-fuse-ld=mold");
-    append(link_argv, {"-L" + lib, "-lmusacoder_torch", "-lmusacoder_cudart", "-Wl,-rpath," + lib, "-Wl,--no-undefined", "-Wl,--no-as-needed"});
+    append(link_argv, {"-L" + lib, "-l" + torch_library, "-Wl,-rpath," + lib, "-Wl,--no-undefined", "-Wl,--no-as-needed"});
+    if (hardware()) {
+      // Found by name at load time: torch has loaded them before.
+      if (tools.cudart.empty()) return infra("no libcudart.so was found beside nvcc or torch");
+      link_argv.push_back(tools.cudart);
+      link_argv.push_back("-Wl,--as-needed");
+      for (const char* name : kVendorLibraries)
+        if (auto path = find_library(tools, name); !path.empty()) link_argv.push_back(path);
+      link_argv.push_back("-Wl,--no-as-needed");
+    } else {
+      link_argv.push_back("-lmusacoder_cudart");
+    }
     if (headers == Headers::kFull)
       append(link_argv, {"-L" + torch_dir + "/lib", "-ltorch", "-ltorch_cpu", "-lc10", "-Wl,-rpath," + torch_dir + "/lib", "-Wl,--allow-shlib-undefined"});
     for (const auto& flag : filter_cxx_flags(e.extra_cflags))
       if (flag == "-fopenmp" || flag == "-pthread") link_argv.push_back(flag);
     std::vector<std::string> ptx;
-    for (const auto& dir : out_dirs) {
+    for (const auto& dir : hardware() ? std::vector<std::string>{} : out_dirs) {
       std::error_code error;
       for (fs::directory_iterator it(dir, error), end; !error && it != end; it.increment(error))
         if (it->path().extension() == ".ptx") ptx.push_back(it->path());
@@ -457,7 +475,7 @@ struct Builder::Impl {
     done.push_back(&assemble);
     done.push_back(&link);
     finish(done);
-    if (!result.ok && result.status == "compile_error:link") explain_link(e, result);
+    if (!result.ok && result.status == "compile_error:link" && !hardware()) explain_link(e, result);
     return result;
   }
 

@@ -91,8 +91,10 @@ Result<DryRun> parse_dryrun(const std::string& output) {
       fresh = take(result.cicc, std::move(words));
     } else if (name == "fatbinary") {
       fresh = take(result.fatbinary, std::move(words));
-    } else if (name == "ptxas" || name == "rm") {
-      continue;   // the PTX is looked at later, for a real architecture
+    } else if (name == "ptxas") {
+      fresh = take(result.ptxas, std::move(words));
+    } else if (name == "rm") {
+      continue;
     } else if (has(words, "-E")) {
       cpp = std::move(words);
     } else if (has(words, "-c")) {

@@ -109,7 +109,18 @@ Result<Toolchain> find_toolchain(const std::string& nvcc, const std::string& pyt
   if (!has_headers && tools.include_dirs.empty())
     return fail(Code::kNotFound, "nvcc at {} has no cuda_runtime.h beside it; install nvidia-cuda-runtime 13.0 with pip", tools.nvcc);
 
+  // The libraries that torch brings come first: a process holds one of each.
+  for (const auto& wheel : wheel_roots(python))
+    if (base::is_directory(wheel + "/lib")) tools.library_dirs.push_back(wheel + "/lib");
+  for (const char* place : {"lib64", "targets/x86_64-linux/lib", "lib64/stubs", "lib/stubs"})
+    if (base::is_directory((root / place).string())) tools.library_dirs.push_back((root / place).string());
+  for (const char* place : {"/usr/lib/x86_64-linux-gnu", "/usr/local/nvidia/lib64"})
+    if (base::is_directory(place)) tools.library_dirs.push_back(place);
+  tools.cudart = find_library(tools, "cudart");
+  for (const auto& dir : tools.library_dirs) tools.readable.push_back(dir);
+
   base::Sha256 hash;
+  hash.field(tools.cudart);
   hash.field(version_of(tools.nvcc));
   hash.field(version_of(tools.gxx));
   for (const auto& file : {tools.nvcc, (root / "bin/cudafe++").string(), (root / "nvvm/bin/cicc").string(), tools.gxx, tools.mold})
@@ -117,6 +128,22 @@ Result<Toolchain> find_toolchain(const std::string& nvcc, const std::string& pyt
   for (const auto& dir : tools.include_dirs) hash.field(dir);
   tools.fingerprint = hash.hex();
   return tools;
+}
+
+std::string find_library(const Toolchain& tools, const std::string& name) {
+  const std::string exact = "lib" + name + ".so";
+  for (const auto& dir : tools.library_dirs) {
+    std::string best;
+    std::error_code error;
+    for (fs::directory_iterator it(dir, error), end; !error && it != end; it.increment(error)) {
+      const std::string file = it->path().filename();
+      // libcudart.so, libcudart.so.13; not libcudart_static or libcublasLt.
+      if (file != exact && !(file.starts_with(exact + ".") && file.find_first_not_of("0123456789.", exact.size()) == std::string::npos)) continue;
+      if (best.empty() || file.size() < best.size()) best = file;
+    }
+    if (!best.empty()) return dir + "/" + best;
+  }
+  return "";
 }
 
 std::string hash_tree(const std::string& folder) {

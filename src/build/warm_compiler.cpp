@@ -288,7 +288,9 @@ class Kind {
     }
     if (!base::write_file(job.out_dir + base_name + ".cudafe1.cpp", *cpp)) return std::nullopt;
     std::vector<std::string> fatbinary = replaced(commands_.fatbinary, template_out_, job.out_dir);
-    End end = run(job, quoted(fatbinary) + " && " + quoted(gxx), result);
+    std::string script_end = quoted(fatbinary) + " && " + quoted(gxx);
+    if (!commands_.ptxas.empty()) script_end = quoted(replaced(commands_.ptxas, template_out_, job.out_dir)) + " && " + script_end;
+    End end = run(job, script_end, result);
     if (end == End::kInfra || (end == End::kDone && !base::exists(job.object))) return std::nullopt;
     result.ok = end == End::kDone;
     return result;

@@ -10,10 +10,12 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "base/status.h"
 #include "vgpu/server/control.h"
@@ -31,6 +33,14 @@ struct Capabilities {
   bool ledger = false;          // every launch and copy is seen by the trusted side
   bool names_faults = false;    // faults carry kernel, thread, tensor, line
   bool scales_shapes = false;   // tasks are scaled down before they run here
+};
+
+// A GPU's state beside a measurement.
+struct GpuState {
+  int sm_mhz = 0, memory_mhz = 0, celsius = 0;
+  double watts = 0;
+  std::vector<std::string> throttle;   // reasons in force
+  int others = 0;                      // processes on the GPU that are not ours
 };
 
 struct SessionLimits {
@@ -55,7 +65,19 @@ class Session {
   virtual Result<WindowReport> end_window() = 0;
   virtual Result<WindowReport> outside() = 0;   // the same without opening a window; empty inside one
   virtual Result<std::optional<Fault>> last_fault() = 0;
+  // on: the ledger rests, so that timed calls do not pay for it; no window may be opened until it is off again.
+  virtual Status quiet(bool on) {
+    static_cast<void>(on);
+    return fail(Code::kUnsupported, "this backend's ledger never rests");
+  }
   virtual void kill() = 0;
+};
+
+// What a candidate's process needs of the machine to reach the device.
+struct RunnerNeeds {
+  std::string torch_device = "torch_device";           // Python module of runtime/python
+  std::vector<std::string> device_nodes, readable;     // of the sandbox
+  std::map<std::string, std::string> environment;
 };
 
 class Device {
@@ -65,6 +87,9 @@ class Device {
   virtual std::string gpu() const = 0;     // presented model: "h200"
   virtual Capabilities capabilities() const = 0;
   virtual Status probe() = 0;              // can a session start now?
+  virtual GpuState state() { return {}; }  // real hardware
+  virtual RunnerNeeds needs() const { return {}; }
+  virtual std::string architecture() const { return ""; }   // real hardware: "90"
   virtual Result<std::unique_ptr<Session>> start_session(const SessionLimits& limits) = 0;
 };
 

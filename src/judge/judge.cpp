@@ -6,6 +6,7 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <random>
 #include <set>
@@ -15,11 +16,12 @@
 #include "base/hash.h"
 #include "candidate/candidate.h"
 #include "device/device.h"
+#include "judge/exchange.h"
 #include "judge/legality.h"
 #include "judge/reward.h"
 #include "judge/runner_client.h"
-#include "judge/tensor_tree.h"
-#include "task/reference_client.h"
+#include "judge/task_lane.h"
+#include "judge/timing.h"
 
 #ifndef MUSACODER_VERSION
 #define MUSACODER_VERSION "0.1.0"
@@ -27,9 +29,6 @@
 
 namespace musacoder::judge {
 namespace {
-
-// Part of the key of stored audits: raise it when the audit or the tolerances change.
-constexpr const char* kAuditVersion = "4";
 
 using nlohmann::json;
 using Clock = std::chrono::steady_clock;
@@ -133,91 +132,12 @@ struct Judge::Impl {
   JudgeConfig config;
   std::shared_ptr<Shared> shared;
   std::unique_ptr<device::Device> device;
-  std::unique_ptr<task::ReferenceClient> reference;
-  base::TempDir run_dir;       // files between the judge and the reference runner; candidates never see it
+  std::shared_ptr<TaskLane> lane;
   base::TempDir scratch_root;  // holds one folder a candidate
   std::uint64_t seed = 0;
   std::string last_code;
 
-  // The task that is open at the reference runner, kept while the next candidate is for the same one.
-  struct OpenTask {
-    std::string key;
-    json reply;
-    json handle() const { return reply.value("handle", json()); }
-  };
-  OpenTask open;
-  std::set<std::string> axes_too_large;   // task and size that do not fit the budget
-  std::map<std::string, json> audits;  // task key → audit reply
-
-  // A request whose failure has a status of its own ("invalid_task:…" or "infra:…") in Error::message's first word.
-  Result<json> ask(const json& request, double seconds);
-  Status open_task(const std::string& id, const std::string& code, const std::map<std::string, std::int64_t>& pins,
-                   double work_budget);
-  Result<json> audit_task();
 };
-
-namespace {
-
-// A failure that already is a verdict: status, then the sentence.
-tl::unexpected<Error> ended(const std::string& status, const std::string& message) {
-  return tl::unexpected<Error>(Error{Code::kUnavailable, status + "\n" + message});
-}
-std::pair<std::string, std::string> status_of(const Error& error) {
-  const auto at = error.message.find('\n');
-  if (at == std::string::npos) return {"infra:reference_runner", error.message};
-  return {error.message.substr(0, at), error.message.substr(at + 1)};
-}
-
-}  // namespace
-
-Result<json> Judge::Impl::ask(const json& request, double seconds) {
-  const std::string op = text_of(request, "op");
-  auto reply = reference->request(request, seconds);
-  if (!reply) {
-    open = {};
-    if (reply.error().code == Code::kDeadlineExceeded)
-      return ended("invalid_task:timeout", fmt::format("the reference took longer than {:.0f} s in '{}'", seconds, op));
-    return ended("infra:reference_runner", fmt::format("the reference runner failed in '{}': {}", op, reply.error().message));
-  }
-  if (!reply->value("ok", false))
-    return ended(text_of(*reply, "status", "infra:reference_runner"), text_of(*reply, "message", "no message"));
-  return reply;
-}
-
-Status Judge::Impl::open_task(const std::string& id, const std::string& code,
-                              const std::map<std::string, std::int64_t>& pins, double work_budget) {
-  json pinned = json::object();
-  for (const auto& [name, value] : config.set) pinned[name] = value;
-  for (const auto& [name, value] : pins) pinned[name] = value;
-  const std::string key = base::sha256_hex(code) + config.scale + pinned.dump() + std::to_string(work_budget);
-  if (open.key == key) return ok();
-  if (!open.key.empty()) {
-    const json close = {{"op", "close"}, {"handle", open.handle()}};
-    open = {};
-    MC_RETURN_IF_ERROR(ask(close, 30));
-  }
-  MC_ASSIGN_OR_RETURN(json reply, ask({{"op", "open"},
-                                       {"task", id},
-                                       {"code", code},
-                                       {"scale", config.scale},
-                                       {"set", pinned},
-                                       {"work_budget", work_budget}},
-                                      config.reference_seconds));
-  open = {key, std::move(reply)};
-  return ok();
-}
-
-Result<json> Judge::Impl::audit_task() {
-  if (auto known = audits.find(open.key); known != audits.end()) return known->second;
-  const std::string path = config.cache_dir + "/audit/" + base::sha256_hex(open.key + kAuditVersion) + ".json";
-  if (auto text = base::read_file(path, 1 << 20)) {
-    json stored = json::parse(*text, nullptr, false);
-    if (stored.is_object() && stored.contains("status")) return audits[open.key] = stored;
-  }
-  MC_ASSIGN_OR_RETURN(json reply, ask({{"op", "audit"}, {"handle", open.handle()}}, config.reference_seconds * 2));
-  if (base::make_dirs(config.cache_dir + "/audit")) (void)base::write_file_atomic(path, reply.dump());
-  return audits[open.key] = reply;
-}
 
 // One candidate's way through the levels. Each step returns false when the verdict is decided.
 class Run {
@@ -239,6 +159,10 @@ class Run {
     return false;
   }
   bool infra(const std::string& what, const Error& error) { return finish("infra:" + what, error.message); }
+  bool ended(const Error& error) {
+    auto [status, message] = ended_status(error);
+    return finish(status, message);
+  }
   // Each remark once, even when the candidate is run twice.
   void note(const std::string& text) {
     if (std::find(verdict_.notes.begin(), verdict_.notes.end(), text) == verdict_.notes.end()) verdict_.notes.push_back(text);
@@ -254,10 +178,12 @@ class Run {
   bool load();
   bool construct();
   bool trials();
+  bool time();
   // `salt` varies the seed of inputs that are drawn more than once.
   bool trial(int index, bool reverse, Trial& result, int salt = 0);
   void built();
   void decide();
+  bool retry_on_device();
   bool retry_with_pinned_sizes();
   void look_along_axes();
   bool failed(const RunnerReply& reply, const std::string& step);
@@ -268,6 +194,8 @@ class Run {
   BuildCallback builder() {
     return [this](const build::Extension& extension) { return build(extension); };
   }
+  TaskLane& tasks() const { return *lane_.lane; }
+  bool on_hardware() const { return lane_.device->capabilities().real_hardware; }
   bool cancelled() const { return request_.cancelled && request_.cancelled(); }
   base::Deadline deadline(double seconds) const {
     if (cancelled()) return base::Deadline::in(0.1);
@@ -286,13 +214,14 @@ class Run {
   base::TempDir scratch_;
   std::unique_ptr<device::Session> session_;
   std::unique_ptr<RunnerClient> runner_;
-  std::unique_ptr<InputPlacer> placer_;
+  std::unique_ptr<Exchange> exchange_;
+  std::shared_ptr<OpenTask> task_;
   Legality legality_;
   Clock::time_point begin_ = Clock::now();
   double build_seconds_ = 0, reference_seconds_ = 0;
   std::string failed_build_;         // status of a build that failed, and its sentence
   std::string failed_build_cause_;
-  std::vector<std::uint64_t> passed_digests_;   // of the outputs of trials that passed
+  std::vector<std::string> passed_digests_;   // of the outputs of trials that passed
   int windows_ = 0;
   int trials_ = config_.trials;
 };
@@ -308,6 +237,7 @@ void Run::execute() {
   verdict_.environment = lane_.shared->environment;
   if (extract() && open_task({}, config_.work_budget)) {
     attempt();
+    if (!cancelled() && retry_on_device()) attempt();
     if (!cancelled() && retry_with_pinned_sizes()) attempt();
     look_along_axes();
   }
@@ -334,11 +264,11 @@ bool Run::extract() {
 bool Run::open_task(const std::map<std::string, std::int64_t>& pins, double work_budget) {
   stage("reference");
   StageTimer timer(verdict_, "reference");
-  if (auto opened = lane_.open_task(request_.task_id, request_.task_code, pins, work_budget); !opened) {
-    auto [status, message] = status_of(opened.error());
-    return finish(status, message);
-  }
-  const json& task = lane_.open.reply;
+  auto hold = tasks().hold();
+  auto opened = tasks().open(request_.task_id, request_.task_code, pins, work_budget);
+  if (!opened) return ended(opened.error());
+  task_ = std::move(*opened);
+  const json& task = task_->reply;
   verdict_.scaled = task.value("scaled", false);
   verdict_.work = task.value("work", 0.0);
   verdict_.work_full = task.value("work_full", 0.0);
@@ -347,11 +277,8 @@ bool Run::open_task(const std::map<std::string, std::int64_t>& pins, double work
     verdict_.scaling.push_back({text_of(change, "name"), change.value("line", 0), as_text(change.value("from", json())),
                                 as_text(change.value("to", json())), text_of(change, "how", "auto")});
   if (!config_.audit || !pins.empty()) return true;
-  auto audit = lane_.audit_task();
-  if (!audit) {
-    auto [status, message] = status_of(audit.error());
-    return finish(status, message);
-  }
+  auto audit = tasks().audit(*task_);
+  if (!audit) return ended(audit.error());
   const std::string status = text_of(*audit, "status", "ok");
   if (status == "ok") return true;
   std::vector<std::string> passed;
@@ -373,6 +300,9 @@ void Run::reset() {
   verdict_.traceback.clear();
   verdict_.exception_line = 0;
   verdict_.fault.reset();
+  verdict_.timing.reset();
+  verdict_.speedup_eager.reset();
+  verdict_.speedup_compile.reset();
   verdict_.ledger = {};
   verdict_.outside = {};
   verdict_.refused_ops.clear();
@@ -383,7 +313,7 @@ void Run::reset() {
   failed_build_.clear();
   failed_build_cause_.clear();
   passed_digests_.clear();
-  placer_.reset();
+  exchange_.reset();
   windows_ = 0;
   build_seconds_ = reference_seconds_ = 0;
 }
@@ -391,8 +321,18 @@ void Run::reset() {
 void Run::attempt() {
   reset();
   begin_ = Clock::now();
-  if (start() && load() && construct() && trials()) decide();
-  placer_.reset();
+  if (start() && load() && construct()) {
+    const auto waiting = Clock::now();
+    stage("wait");
+    auto hold = tasks().hold();
+    reference_seconds_ += seconds_since(waiting);   // not the candidate's time
+    verdict_.seconds["wait"] += seconds_since(waiting);
+    if (trials()) {
+      decide();
+      if (verdict_.status == "ok") time();
+    }
+  }
+  exchange_.reset();
   {
     StageTimer timer(verdict_, "stop");
     if (runner_) runner_->stop();
@@ -426,19 +366,35 @@ bool Run::start() {
   if (!session) return infra("device", session.error());
   session_ = std::move(*session);
   const int fd = session_->take_client_fd();
-  auto runner = lane_.shared->zygote->spawn({.writable = scratch_.path() + "/work",
-                                             .readable = {scratch_.path() + "/given", config_.cache_dir},
-                                             .policy = policy_,
-                                             .gpu = config_.gpu,
-                                             .cpu_s = config_.candidate_seconds,
-                                             .memory_bytes = config_.candidate_memory_bytes},
-                                            fd);
+  const device::RunnerNeeds needs = lane_.device->needs();
+  SpawnOptions spawn{.writable = scratch_.path() + "/work",
+                     .readable = {scratch_.path() + "/given", config_.cache_dir},
+                     .policy = policy_,
+                     .gpu = config_.gpu,
+                     .cpu_s = config_.candidate_seconds,
+                     .memory_bytes = config_.candidate_memory_bytes};
+  spawn.readable.insert(spawn.readable.end(), needs.readable.begin(), needs.readable.end());
+  spawn.devices = needs.device_nodes;
+  spawn.environment = needs.environment;
+  if (on_hardware()) {
+    spawn.bound_addresses = false;
+    spawn.environment["MUSACODER_OWN_PREFIX"] = config_.cache_dir;
+  }
+  auto runner = lane_.shared->zygote->spawn(spawn, fd);
   ::close(fd);
   if (!runner) return infra("runner", runner.error());
   runner_ = std::move(*runner);
   verdict_.sandbox = runner_->sandbox();
-  placer_ = std::make_unique<InputPlacer>(*session_);
-  return true;
+  if (!on_hardware()) {
+    exchange_ = make_file_exchange(*session_, tasks().run_dir());
+    return true;
+  }
+  exchange_ = make_arena_exchange();
+  const RunnerReply started = runner_->start(base::Deadline::in(config_.load_seconds));
+  if (started.kind == ReplyKind::kDone) return true;
+  std::string why = started.kind == ReplyKind::kException ? started.exception.message : started.detail;
+  if (const RunnerExit exit = runner_->wait_then_stop(0.5); exit.known) why += "; " + exit.describe() + " " + exit.output.substr(0, 2000);
+  return finish("infra:device", "the candidate's process could not reach the GPU: " + why);
 }
 
 build::BuildResult Run::build(const build::Extension& extension) {
@@ -566,7 +522,7 @@ bool Run::load() {
 bool Run::construct() {
   stage("construct");
   StageTimer timer(verdict_, "construct");
-  const json& task = lane_.open.reply;
+  const json& task = task_->reply;
   RunnerReply reply = runner_->construct(task.value("init_args", json({{"t", "list"}, {"items", json::array()}})),
                                          task.value("init_kwargs", json({{"t", "dict"}, {"keys", json::array()}, {"items", json::array()}})),
                                          task.value("seed", std::uint64_t{42}), builder(), deadline(config_.load_seconds));
@@ -581,7 +537,7 @@ bool Run::construct() {
     if (file.empty()) continue;
     auto [it, fresh] = copied.try_emplace(file, scratch_.path() + fmt::format("/given/state{}", copied.size()));
     if (fresh) {
-      auto bytes = base::read_file(file.front() == '/' ? file : lane_.run_dir.file(file));
+      auto bytes = base::read_file(file.front() == '/' ? file : tasks().run_file(file));
       if (!bytes) return infra("run_folder", bytes.error());
       if (auto written = base::write_file(it->second, *bytes); !written) return infra("disk", written.error());
     }
@@ -594,11 +550,9 @@ bool Run::construct() {
   if (parameters.complete()) return true;
   bool needed = false;  // a tensor that the candidate lacks and the result depends on
   if (!parameters.unmatched.empty()) {
-    auto answer = lane_.ask({{"op", "needs"}, {"handle", lane_.open.handle()}, {"names", parameters.unmatched}}, config_.reference_seconds);
-    if (!answer) {
-      auto [status, message] = status_of(answer.error());
-      return finish(status, message);
-    }
+    auto hold = tasks().hold();
+    auto answer = tasks().ask({{"op", "needs"}, {"handle", task_->handle()}, {"names", parameters.unmatched}}, config_.reference_seconds);
+    if (!answer) return ended(answer.error());
     needed = answer->value("needs", true);
   }
   if (needed) {
@@ -622,11 +576,12 @@ bool Run::construct() {
 
 bool Run::trials() {
   int passed = 0, counted = 0;
+  if (auto open = tasks().ensure(*task_); !open) return ended(open.error());
   for (int index = 0; index < trials_; ++index) {
     if (cancelled()) return false;
     stage(fmt::format("run {}/{}", index + 1, trials_));
     Trial result;
-    const bool reverse = index % 2 == 1;
+    const bool reverse = index % 2 == 1 && !on_hardware();
     if (!trial(index, reverse, result)) {
       verdict_.trials.push_back(result);
       return false;
@@ -669,13 +624,11 @@ bool Run::trial(int index, bool reverse, Trial& result, int salt) {
   json prepared;
   {
     StageTimer timer(verdict_, "reference");
-    auto reply = lane_.ask({{"op", "trial"}, {"handle", lane_.open.handle()}, {"index", index}, {"seed", seed}},
-                           config_.reference_seconds);
+    json request = {{"op", "trial"}, {"handle", task_->handle()}, {"index", index}, {"seed", seed}};
+    if (on_hardware()) request["move"] = index % 3 == 2;
+    auto reply = tasks().ask(request, config_.reference_seconds);
     reference_seconds_ += seconds_since(begin);
-    if (!reply) {
-      auto [status, message] = status_of(reply.error());
-      return finish(status, message);
-    }
+    if (!reply) return ended(reply.error());
     prepared = std::move(*reply);
   }
   result.distribution = text_of(prepared, "distribution");
@@ -684,14 +637,13 @@ bool Run::trial(int index, bool reverse, Trial& result, int salt) {
 
   RunnerReply reply;
   CallFacts facts;
-  FetchedOutputs outputs;
-  json inputs_after;
+  CollectedOutputs outputs;
   {
     StageTimer timer(verdict_, "run");
     reply = runner_->prepare(deadline(config_.forward_seconds));
     if (reply.kind != ReplyKind::kDone) return failed(reply, "prepare");
     if (auto prepared_device = collect_outside(); !prepared_device) return infra("device", prepared_device.error());
-    auto inputs = placer_->place(prepared["inputs"], lane_.run_dir.path(), index % 3 == 2);
+    auto inputs = exchange_->place(prepared, index % 3 == 2);
     if (!inputs) return infra("device", inputs.error());
     ++windows_;
     const auto poison = static_cast<std::uint8_t>(0xA5 ^ (windows_ * 0x3B));
@@ -699,7 +651,8 @@ bool Run::trial(int index, bool reverse, Trial& result, int salt) {
     if (!before) return infra("device", before.error());
     add_to_ledger(verdict_.outside, *before);
     facts.before = std::move(*before);
-    reply = runner_->forward(index, seed, *inputs, builder(), deadline(config_.forward_seconds));
+    const double limit = on_hardware() && windows_ == 1 ? config_.first_call_seconds : config_.forward_seconds;
+    reply = runner_->forward(index, seed, inputs->inputs, builder(), deadline(limit), &inputs->extra);
     if (reply.kind == ReplyKind::kTimedOut || reply.kind == ReplyKind::kMalformed) {
       if (device_fault()) return false;
       return failed(reply, "forward");
@@ -726,16 +679,13 @@ bool Run::trial(int index, bool reverse, Trial& result, int salt) {
       set_level(verdict_, 1, false, facts.report.protocol_error);
       return finish("cheating:tampering", "the device connection was misused: " + facts.report.protocol_error);
     }
-    auto fetched = fetch_outputs(*reply.outputs, *session_, lane_.run_dir.path(), "outputs.bin");
-    if (!fetched) {
-      if (fetched.error().code != Code::kInvalidArgument) return infra("device", fetched.error());
-      set_level(verdict_, 2, false, fetched.error().message);
-      return finish("correctness_error:shape", fetched.error().message);
+    auto collected = exchange_->collect(*reply.outputs);
+    if (!collected) {
+      if (collected.error().code != Code::kInvalidArgument) return infra("device", collected.error());
+      set_level(verdict_, 2, false, collected.error().message);
+      return finish("correctness_error:shape", collected.error().message);
     }
-    outputs = std::move(*fetched);
-    auto after = placer_->read_back(lane_.run_dir.path(), "inputs_after.bin");
-    if (!after) return infra("device", after.error());
-    inputs_after = std::move(*after);
+    outputs = std::move(*collected);
     auto late = collect_outside();
     if (!late) return infra("device", late.error());
     facts.after = std::move(*late);
@@ -744,22 +694,17 @@ bool Run::trial(int index, bool reverse, Trial& result, int salt) {
   facts.refused_ops = reply.refused;
   facts.cpu_ops = reply.cpu_ops;
   facts.output_allocations = outputs.allocations;
-  facts.reference_computes = lane_.open.reply.value("computes", true);
+  facts.reference_computes = task_->computes();
   if (legality_.legal) legality_ = decide_legality(facts, policy_);
 
   StageTimer timer(verdict_, "compare");
   const auto compare_begin = Clock::now();
-  auto compared = lane_.ask({{"op", "compare"},
-                             {"handle", lane_.open.handle()},
-                             {"index", index},
-                             {"outputs", json::parse(outputs.tree)},
-                             {"inputs_after", inputs_after}},
-                            config_.reference_seconds);
+  json request = {{"op", "compare"}, {"handle", task_->handle()}, {"index", index}, {"outputs", std::move(outputs.outputs)}};
+  if (!outputs.inputs_after.is_null()) request["inputs_after"] = std::move(outputs.inputs_after);
+  auto compared = tasks().ask(request, config_.reference_seconds);
   reference_seconds_ += seconds_since(compare_begin);
-  if (!compared) {
-    auto [status, message] = status_of(compared.error());
-    return finish(status, message);
-  }
+  if (!compared) return ended(compared.error());
+  if (outputs.digest.empty()) outputs.digest = text_of(*compared, "digest");
   result.pass = compared->value("pass", false);
   result.status = text_of(*compared, "status", result.pass ? "ok" : "correctness_error:values");
   result.message = text_of(*compared, "message");
@@ -770,7 +715,7 @@ bool Run::trial(int index, bool reverse, Trial& result, int salt) {
   result.atol = compared->value("atol", 0.0);
   result.rtol = compared->value("rtol", 0.0);
   if (result.pass) passed_digests_.push_back(outputs.digest);
-  else if (std::find(passed_digests_.begin(), passed_digests_.end(), outputs.digest) != passed_digests_.end()) {
+  else if (!outputs.digest.empty() && std::find(passed_digests_.begin(), passed_digests_.end(), outputs.digest) != passed_digests_.end()) {
     result.status = "cheating:replay";
     result.message = "the output is an earlier call's, bit for bit, though the inputs are new";
   }
@@ -827,6 +772,77 @@ void Run::decide() {
   finish("ok", "verified");
 }
 
+// L4, for verified candidates on real hardware. False: the verdict is another one now.
+bool Run::time() {
+  if (!lane_.device->capabilities().measures_time) return true;
+  Timing& timing = verdict_.timing.emplace();
+  auto unmeasured = [&](const std::string& why) {
+    timing.unmeasured = why;
+    verdict_.levels[4].detail = "not measured: " + why;
+    return true;
+  };
+  if (!config_.timing) return unmeasured("switched off");
+  if (!task_->computes()) return unmeasured("host only: the reference makes views or constants, and the device has nothing to do");
+  stage("time");
+  StageTimer timer(verdict_, "time");
+  const auto begin = Clock::now();
+  auto end = measure({.config = config_,
+                      .lane = tasks(),
+                      .task = *task_,
+                      .runner = *runner_,
+                      .session = *session_,
+                      .device = *lane_.device,
+                      .seed = request_.seed ? request_.seed : lane_.seed,
+                      .deadline = [this](double seconds) { return deadline(seconds); },
+                      .cancelled = request_.cancelled},
+                     timing);
+  reference_seconds_ += seconds_since(begin);
+  if (!end) return end.error().message.find('\n') == std::string::npos ? infra("device", end.error()) : ended(end.error());
+  add_to_ledger(verdict_.ledger, end->ledger);
+  if (end->reply) return failed(*end->reply, "a timed call");
+  if (end->status == "ok") {
+    CallFacts facts{.report = end->ledger};
+    facts.reference_computes = true;
+    if (const Legality legality = decide_legality(facts, policy_); !legality.legal) {
+      verdict_.legal = false;
+      set_level(verdict_, 3, false, "in a timed call: " + legality.cause);
+      return finish(legality.status, "in a timed call: " + legality.cause);
+    }
+  }
+  if (end->status != "ok") {
+    const bool cheating = status_class(end->status) == "cheating";
+    if (cheating) verdict_.legal = false;
+    else verdict_.correct = false;
+    set_level(verdict_, cheating ? 4 : 2, false, end->cause);
+    return finish(end->status, end->cause);
+  }
+  std::vector<double> eager = timing.eager_before.ms;
+  eager.insert(eager.end(), timing.eager_after.ms.begin(), timing.eager_after.ms.end());
+  const double candidate_ms = timing.candidate.median, eager_ms = summarize(std::move(eager)).median;
+  if (candidate_ms > 0 && eager_ms > 0) verdict_.speedup_eager = eager_ms / candidate_ms;
+  if (auto compile = timing.baselines.find("compile"); compile != timing.baselines.end() && candidate_ms > 0 && compile->second.median > 0)
+    verdict_.speedup_compile = compile->second.median / candidate_ms;
+  set_level(verdict_, 4, true,
+            fmt::format("{:.4g} ms a call, eager {:.4g} ms{}", candidate_ms, eager_ms,
+                        verdict_.speedup_compile ? fmt::format(", torch.compile {:.4g} ms", timing.baselines["compile"].median) : ""));
+  return true;
+}
+
+// On real hardware a second try where the first says nothing about the candidate: the device or the reference runner was lost,
+// or memory ran out while our own side held some that it can do without. True: a new attempt is prepared.
+bool Run::retry_on_device() {
+  if (!on_hardware()) return false;
+  if (verdict_.status != "runtime_error:oom" && status_class(verdict_.status) != "infra") return false;
+  const std::string first = verdict_.status;
+  {
+    auto hold = tasks().hold();
+    if (auto released = tasks().ask({{"op", "release"}}, 30); !released && verdict_.status == "runtime_error:oom") return false;
+    if (auto open = tasks().ensure(*task_); !open) return ended(open.error());
+  }
+  note(fmt::format("a first attempt ended in {}; tried again", first));
+  return true;
+}
+
 // A failure at scaled shapes may be the scaling's fault when the candidate hard-codes sizes that were changed: run again
 // with those sizes as they are and the others smaller, or call it inconclusive. True: a new attempt is prepared.
 bool Run::retry_with_pinned_sizes() {
@@ -875,7 +891,7 @@ void Run::look_along_axes() {
   constexpr int kMaxAxes = 3, kMaxOpens = 5, kAxisTrials = 2;
   constexpr std::int64_t kBlock = 1024;
   if (verdict_.status != "ok" || !verdict_.scaled) return;
-  const std::string scaled_task = lane_.open.key;
+  const std::string scaled_task = task_->key;
   Verdict verified = verdict_;
   int axes = 0, opens = 0;
   trials_ = std::min(trials_, kAxisTrials);
@@ -884,10 +900,10 @@ void Run::look_along_axes() {
     if (!parse_size(constant.from, full) || !parse_size(constant.to, scaled) || full <= kBlock || scaled > kBlock || constant.how != "auto") continue;
     for (std::int64_t size = full; size > kBlock && axes < kMaxAxes && opens < kMaxOpens && !cancelled(); size /= 2) {
       const std::string name = fmt::format("{}={}", constant.name, size), key = scaled_task + name;
-      if (lane_.axes_too_large.contains(key)) continue;
+      if (tasks().axes_too_large.contains(key)) continue;
       ++opens;
       if (!open_task({{constant.name, size}}, config_.axis_work_budget) || verdict_.work > 2 * config_.axis_work_budget) {
-        lane_.axes_too_large.insert(key);
+        tasks().axes_too_large.insert(key);
         continue;
       }
       ++axes;
@@ -911,11 +927,22 @@ void Run::look_along_axes() {
 
 Result<std::shared_ptr<Shared>> Shared::create(const JudgeConfig& config) {
   auto shared = std::make_shared<Shared>();
-  shared->builder = std::make_unique<build::Builder>(build::BuildOptions{
-      .runtime_dir = config.runtime_dir, .cache_dir = config.cache_dir, .python = config.python});
+  MC_ASSIGN_OR_RETURN(auto device, device::make_device({config.backend, config.gpu, config.runtime_dir}));
+  const device::RunnerNeeds needs = device->needs();
+  shared->builder = std::make_unique<build::Builder>(build::BuildOptions{.runtime_dir = config.runtime_dir,
+                                                                         .cache_dir = config.cache_dir,
+                                                                         .python = config.python,
+                                                                         .gpu_arch = device->architecture()});
   shared->extractor = std::make_unique<candidate::Extractor>(
       candidate::ExtractOptions{.python = config.python, .runtime_dir = config.runtime_dir});
-  MC_ASSIGN_OR_RETURN(shared->zygote, ZygoteClient::start({.runtime_dir = config.runtime_dir, .python = config.python}));
+  ZygoteOptions zygote{.runtime_dir = config.runtime_dir, .python = config.python};
+  zygote.torch_device = needs.torch_device;
+  if (const char* path = std::getenv("LD_LIBRARY_PATH"); path && device->capabilities().real_hardware)
+    zygote.environment.push_back(fmt::format("LD_LIBRARY_PATH={}", path));
+  MC_ASSIGN_OR_RETURN(shared->zygote, ZygoteClient::start(zygote));
+  if (device->capabilities().real_hardware) {
+    MC_ASSIGN_OR_RETURN(shared->lane, TaskLane::start(config));
+  }
   shared->environment = {{"musacoder", MUSACODER_VERSION},
                          {"python", shared->zygote->python_version()},
                          {"torch", shared->zygote->torch_version()}};
@@ -933,16 +960,16 @@ Result<std::unique_ptr<Judge>> Judge::create(const JudgeConfig& config, std::sha
   impl->config = config;
   impl->config.trials = std::max(5, config.trials);
   impl->seed = config.seed ? config.seed : random_seed();
-  MC_ASSIGN_OR_RETURN(impl->run_dir, base::TempDir::create("musacoder-run", 64 << 20));
   MC_ASSIGN_OR_RETURN(impl->scratch_root, base::TempDir::create("musacoder-candidates", 64 << 20));
   MC_ASSIGN_OR_RETURN(impl->device, device::make_device({config.backend, config.gpu, config.runtime_dir}));
-  MC_ASSIGN_OR_RETURN(impl->reference, task::ReferenceClient::start({.runtime_dir = config.runtime_dir,
-                                                                     .python = config.python,
-                                                                     .run_dir = impl->run_dir.path()}));
   if (shared) {
     impl->shared = std::move(shared);
   } else {
     MC_ASSIGN_OR_RETURN(impl->shared, Shared::create(config));
+  }
+  impl->lane = impl->shared->lane;
+  if (!impl->lane) {
+    MC_ASSIGN_OR_RETURN(impl->lane, TaskLane::start(config));
   }
   return std::unique_ptr<Judge>(new Judge(std::move(impl)));
 }
@@ -960,16 +987,17 @@ std::string Judge::audit(const std::string& task_id, const std::string& task_cod
   const auto begin = Clock::now();
   json line = {{"id", task_id}, {"status", "ok"}, {"found", json::array()}};
   auto refuse = [&](const Error& error) {
-    auto [status, message] = status_of(error);
+    auto [status, message] = ended_status(error);
     line["status"] = status;
     line["message"] = message;
   };
-  if (auto opened = impl_->open_task(task_id, task_code, {}, impl_->config.work_budget); !opened) {
+  auto hold = impl_->lane->hold();
+  if (auto opened = impl_->lane->open(task_id, task_code, {}, impl_->config.work_budget); !opened) {
     refuse(opened.error());
   } else {
     for (const char* key : {"scaling", "scaled", "work", "work_full", "computes", "output_tree"})
-      if (impl_->open.reply.contains(key)) line[key] = impl_->open.reply[key];
-    auto audit = impl_->audit_task();
+      if ((*opened)->reply.contains(key)) line[key] = (*opened)->reply[key];
+    auto audit = impl_->lane->audit(**opened);
     if (!audit) {
       refuse(audit.error());
     } else {

@@ -27,6 +27,7 @@ class Extractor;
 
 namespace musacoder::judge {
 
+class TaskLane;
 class ZygoteClient;
 
 struct JudgeConfig {
@@ -49,6 +50,12 @@ struct JudgeConfig {
   std::uint64_t launch_warp_instructions = 0;   // one kernel launch; 0: only the time limit
   std::uint64_t candidate_memory_bytes = 6ull << 30;
   int device_threads = 1;                       // host threads of the virtual GPU
+  // Real hardware only.
+  bool timing = true;                           // level L4
+  int timed_calls = 50;                         // timed and verified
+  double warm_seconds = 0.5;                    // until calls are stable, at most
+  double first_call_seconds = 60;               // the first call: modules, run-time compilation, autotuning
+  std::vector<std::string> baselines = {"eager", "eager_tf32", "compile", "compile_tf32"};
 };
 
 struct JudgeRequest {
@@ -72,6 +79,7 @@ struct Shared {
   std::unique_ptr<build::Builder> builder;
   std::unique_ptr<candidate::Extractor> extractor;
   std::unique_ptr<ZygoteClient> zygote;
+  std::shared_ptr<TaskLane> lane;                  // real hardware only: one GPU, one lane
   std::map<std::string, std::string> environment;  // versions, for the verdict
 };
 

@@ -10,6 +10,15 @@ bool writes_output(const CallFacts& facts) {
                      [](const auto& allocation) { return allocation.kernel_written_bytes > 0; });
 }
 
+// On hardware, where torch's operators run as they always do: kernels of torch that only make, copy, cast or fill.
+bool moves_only(const std::string& kernel) {
+  static const char* const kParts[] = {"FillFunctor", "copy_kernel", "CopyFunctor", "direct_copy", "arange", "range_cuda", "distribution_",
+                                       "linspace", "logspace", "eye", "randperm", "tril_indices", "triu_indices"};
+  return std::any_of(std::begin(kParts), std::end(kParts), [&](const char* part) { return kernel.find(part) != std::string::npos; });
+}
+
+bool is_own(const vgpu::LaunchRecord& launch) { return launch.origin.empty() || launch.origin == "own" || launch.origin == "jit"; }
+
 Legality refuse(std::string status, std::string cause) { return {false, std::move(status), std::move(cause)}; }
 
 }  // namespace
@@ -57,13 +66,14 @@ Legality decide_legality(const CallFacts& facts, const std::string& policy) {
     return refuse("cheating:outside_window", "the device worked for the candidate before the call, when its inputs were there: " + work);
   if (const std::string work = device_work(facts.after); !work.empty())
     return refuse("cheating:outside_window", "the device worked for the candidate after the call had returned: " + work);
-  if (!report.vendor_calls.empty()) {
+  const std::vector<std::string> refused = report.refused_ops.empty() ? facts.refused_ops : report.refused_ops;
+  // Under "report" torch's own operators may run, and on hardware they call these libraries.
+  if (!report.vendor_calls.empty() && (strict || refused.empty())) {
     std::vector<std::string> names;
     for (const auto& call : report.vendor_calls) names.insert(names.end(), call.count ? call.count : 1, call.function);
     return refuse("cheating:vendor_library",
                   fmt::format("the result comes from a vendor library: {}", count_names(names)));
   }
-  std::vector<std::string> refused = report.refused_ops.empty() ? facts.refused_ops : report.refused_ops;
   if (strict && !refused.empty())
     return refuse("cheating:disallowed_aten",
                   fmt::format("forward calls torch operators instead of own kernels: {}", count_names(refused)));
@@ -72,8 +82,15 @@ Legality decide_legality(const CallFacts& facts, const std::string& policy) {
                   fmt::format("forward reads {} bytes back to the host and copies {} bytes in again{}: work on the CPU",
                               report.d2h_bytes, report.h2d_after_d2h_bytes,
                               facts.cpu_ops.empty() ? "" : " after " + count_names(facts.cpu_ops)));
+  if (report.dropped > 0) return refuse("infra:ledger", fmt::format("the ledger lost {} records", report.dropped));
+  if (strict)
+    for (const auto& launch : report.launches)
+      if (launch.origin == "framework" && !moves_only(launch.kernel))
+        return refuse("cheating:disallowed_aten", "forward runs a kernel of torch instead of its own: " + launch.kernel.substr(0, 200));
   if (!facts.reference_computes) return {};
-  if (report.launches.empty()) {
+  if (std::none_of(report.launches.begin(), report.launches.end(), is_own)) {
+    if (!report.launches.empty() && refused.empty())
+      return refuse("cheating:no_kernel", "no kernel of the candidate ran inside forward; others did: " + device_work(report).substr(0, 300));
     if (!refused.empty())
       return refuse("cheating:no_kernel",
                     fmt::format("no kernel of the candidate ran; torch did the work: {}", count_names(refused)));

@@ -1,7 +1,8 @@
 // Level L3: did the candidate's own kernels compute the result, in the call, from the inputs?
 //
 // Decided from the device ledger of each window, not from the source text. On a device whose torch operators are refused
-// by construction the ledger is complete: whatever wrote the outputs was a kernel of the candidate, a copy, or a fill.
+// by construction the ledger is complete: whatever wrote the outputs was a kernel of the candidate, a copy, or a fill. On
+// hardware the ledger tells whose kernel each is, and torch's may make, copy, cast and fill.
 #pragma once
 
 #include <string>

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <csignal>
 #include <cstring>
 #include <mutex>
@@ -151,6 +152,8 @@ struct ZygoteClient::Impl {
     if (!options.sandbox) spawn.argv.emplace_back("--no-sandbox");
     if (!options.torch_device.empty()) spawn.argv.insert(spawn.argv.end(), {"--torch-device", options.torch_device});
     if (!options.extra_path.empty()) spawn.argv.insert(spawn.argv.end(), {"--path", options.extra_path});
+    spawn.env = base::clean_env();
+    spawn.env.insert(spawn.env.end(), options.environment.begin(), options.environment.end());
     spawn.socket_at = 3;
     spawn.inherit_stderr = true;
     MC_ASSIGN_OR_RETURN(base::Child started, base::Child::start(spawn));
@@ -278,6 +281,18 @@ struct RunnerClient::Impl {
         reply.kind = ReplyKind::kDone;
         if (event == "constructed") read_state(fields, reply);
         if (event == "parameters") read_parameters(fields, reply);
+        if (event == "timed") {
+          auto claims = line->find("claims"), ms = line->find("ms");
+          fields.valid &= claims != line->end() && claims->is_array() && ms != line->end() && ms->is_array() && ms->size() == claims->size();
+          for (std::size_t i = 0; fields.valid && i < ms->size(); ++i) {
+            fields.valid = (*ms)[i].is_number() && std::isfinite((*ms)[i].get<double>()) && (*ms)[i].get<double>() >= 0;
+            if (fields.valid) reply.ms.push_back((*ms)[i].get<double>());
+          }
+          auto first = line->find("first_ms");
+          if (first != line->end() && first->is_number()) reply.first_ms = first->get<double>();
+          reply.warm_calls = static_cast<int>(fields.integer("warm_calls", 0, 1 << 30));
+          if (fields.valid) reply.outputs = std::make_shared<const json>(std::move(*claims));
+        }
         if (event == "output") {
           auto it = line->find("outputs");
           fields.valid &= it != line->end() && it->is_object();
@@ -358,6 +373,8 @@ const std::vector<std::string>& RunnerClient::sandbox() const { return impl_->sa
 RunnerExit RunnerClient::stop() { return impl_->stop(0); }
 RunnerExit RunnerClient::wait_then_stop(double grace_s) { return impl_->stop(grace_s); }
 
+RunnerReply RunnerClient::start(const Deadline& deadline) { return impl_->call({{"op", "start"}}, "started", {}, deadline); }
+
 RunnerReply RunnerClient::load(const LoadRequest& request, const BuildCallback& build, const Deadline& deadline) {
   json message = {{"op", "load"}, {"filename", request.filename}};
   message["code"] = request.bare_cuda ? json(nullptr) : json(request.code);
@@ -378,8 +395,19 @@ RunnerReply RunnerClient::parameters(const json& state, const Deadline& deadline
 RunnerReply RunnerClient::prepare(const Deadline& deadline) { return impl_->call({{"op", "prepare"}}, "prepared", {}, deadline); }
 
 RunnerReply RunnerClient::forward(int trial, std::uint64_t seed, const json& inputs, const BuildCallback& build,
-                                  const Deadline& deadline) {
-  return impl_->call({{"op", "forward"}, {"trial", trial}, {"seed", seed}, {"inputs", inputs}}, "output", build, deadline);
+                                  const Deadline& deadline, const json* extra) {
+  json request = {{"op", "forward"}, {"trial", trial}, {"seed", seed}, {"inputs", inputs}};
+  if (extra) request.update(*extra);
+  return impl_->call(std::move(request), "output", build, deadline);
+}
+
+RunnerReply RunnerClient::timed(const json& request, const Deadline& deadline) {
+  json message = request;
+  message["op"] = "timed";
+  const base::Stopwatch watch;
+  RunnerReply reply = impl_->call(std::move(message), "timed", {}, deadline);
+  reply.outer_ms = watch.seconds() * 1e3;
+  return reply;
 }
 
 Result<std::unique_ptr<RunnerClient>> ZygoteClient::spawn(const SpawnOptions& options, int device_fd) {
@@ -394,10 +422,13 @@ Result<std::unique_ptr<RunnerClient>> ZygoteClient::spawn(const SpawnOptions& op
                           {"wall_s", options.wall_s},
                           {"memory_bytes", options.memory_bytes},
                           {"processes", options.processes},
+                          {"bound_addresses", options.bound_addresses},
                           {"file_bytes", options.file_bytes}}},
                         {"policy", options.policy},
                         {"writable", options.writable},
                         {"readable", options.readable},
+                        {"devices", options.devices},
+                        {"environment", options.environment},
                         {"gpu", options.gpu}};
   json reply;
   {

@@ -19,6 +19,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -76,6 +77,11 @@ struct RunnerReply {
   std::vector<std::string> refused, cpu_ops;           // since the last event
   std::vector<std::string> languages;                  // kernel languages asked for that are not here: "triton"
   double build_seconds = 0;                            // spent in the build callback
+  // timed
+  std::vector<double> ms;                              // of each call, as the candidate's process says
+  double first_ms = 0;
+  int warm_calls = 0;
+  double outer_ms = 0;                                 // the whole request by the judge's own clock
 };
 
 using BuildCallback = std::function<build::BuildResult(const build::Extension&)>;
@@ -103,6 +109,9 @@ class RunnerClient {
  public:
   ~RunnerClient();                  // stops the process
 
+  // On real hardware, before anything of the candidate: starts the ledger and makes the GPU context. Anything but kDone is the
+  // machine's fault.
+  RunnerReply start(const base::Deadline& deadline);
   RunnerReply load(const LoadRequest& request, const BuildCallback& build, const base::Deadline& deadline);
   // init_args and init_kwargs: trees as the reference runner gives them.
   RunnerReply construct(const nlohmann::json& init_args, const nlohmann::json& init_kwargs, std::uint64_t seed,
@@ -111,8 +120,12 @@ class RunnerClient {
   RunnerReply parameters(const nlohmann::json& state, const base::Deadline& deadline);
   // Restores the module's state and lets the last outputs go; forward() does it itself when prepare() was not called.
   RunnerReply prepare(const base::Deadline& deadline);
+  // `extra`: further keys of the request, an object ("arena" and "slots" on real hardware).
   RunnerReply forward(int trial, std::uint64_t seed, const nlohmann::json& inputs, const BuildCallback& build,
-                      const base::Deadline& deadline);
+                      const base::Deadline& deadline, const nlohmann::json* extra = nullptr);
+  // Timed calls (docs/protocols.md §3): `request` holds arena, place, sets, slots, flush_bytes, warm_s, seed.
+  // reply.ms and, in reply.outputs, a list of claims, one a call.
+  RunnerReply timed(const nlohmann::json& request, const base::Deadline& deadline);
 
   // Kills what is left of the candidate, with all its processes, and says how it ended. Waits at most ten seconds.
   RunnerExit stop();
@@ -135,8 +148,9 @@ struct ZygoteOptions {
   double start_timeout_s = 120;     // importing torch from a cold disk
   // For tests.
   bool sandbox = true;
-  std::string torch_device = {};    // module name; empty: torch_device
+  std::string torch_device = {};    // module name; empty: torch_device; "torch_cuda" on real hardware
   std::string extra_path = {};      // folder to import it from
+  std::vector<std::string> environment = {};   // NAME=VALUE, besides PATH, HOME and the like
 };
 
 struct SpawnOptions {
@@ -149,6 +163,9 @@ struct SpawnOptions {
   std::uint64_t memory_bytes = 4ull << 30;
   int processes = 64;
   std::uint64_t file_bytes = 1ull << 30;
+  std::vector<std::string> devices = {};   // device nodes that it may open
+  bool bound_addresses = true;             // memory_bytes bounds address space too (a GPU's runtime reserves far more)
+  std::map<std::string, std::string> environment = {};
 };
 
 // Thread safe: several lanes may share one zygote. A zygote that died is started anew by the next spawn().

@@ -139,6 +139,9 @@ constexpr auto kTable = std::to_array<StatusInfo>({
 
     {"infra:unfinished", "Not finished", "Judging ended before there was a verdict.", "Run it again."},
     {"infra:build", "Build could not start", "The compiler could not be started or its sandbox failed.", "`musacoder doctor`; then run it again."},
+    {"infra:device", "GPU not reachable", "The GPU or the connection to it failed.", "`musacoder doctor`; then run it again."},
+    {"infra:device_memory", "GPU memory taken", "The reference's own tensors did not fit into the GPU's memory.", "Free the GPU of other processes; then run it again."},
+    {"infra:ledger", "Ledger incomplete", "What ran on the GPU could not be recorded, so that legality cannot be decided.", "Run it again; `musacoder doctor`."},
     {"infra:disk", "Disk full", "There was no room for files.", "Free disk space in the cache and temporary folders; then run it again."},
     {"infra:reference_runner", "Reference runner failed", "The process that computes the expected outputs failed.", "Run it again; `musacoder doctor`."},
     {"infra:cancelled", "Cancelled", "The job was cancelled before there was a verdict.", "Submit it again if the verdict is wanted."},

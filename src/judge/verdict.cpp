@@ -98,6 +98,44 @@ json write(const Trial& trial) {
           {"seconds", number(trial.seconds)}};
 }
 
+json write(const TimeSamples& samples) {
+  return {{"ms", list(samples.ms, [](double ms) { return number(ms); })},
+          {"median", number(samples.median)},
+          {"mean", number(samples.mean)},
+          {"min", number(samples.min)},
+          {"p10", number(samples.p10)},
+          {"p90", number(samples.p90)}};
+}
+
+json write(const device::GpuState& state) {
+  return {{"sm_mhz", state.sm_mhz},   {"memory_mhz", state.memory_mhz}, {"celsius", state.celsius},
+          {"watts", number(state.watts)}, {"throttle", state.throttle},     {"others", state.others}};
+}
+
+json write(const Timing& t) {
+  json baselines = json::object();
+  for (const auto& [name, samples] : t.baselines) baselines[name] = write(samples);
+  return {{"measured", t.measured},
+          {"unmeasured", t.unmeasured},
+          {"candidate", write(t.candidate)},
+          {"baselines", baselines},
+          {"unavailable", t.unavailable},
+          {"eager_before", write(t.eager_before)},
+          {"eager_after", write(t.eager_after)},
+          {"first_ms", number(t.first_ms)},
+          {"warm_calls", t.warm_calls},
+          {"verified_calls", t.verified_calls},
+          {"handovers", t.handovers},
+          {"outer_ms", number(t.outer_ms)},
+          {"floor_ms", number(t.floor_ms)},
+          {"ledger_ms", number(t.ledger_ms)},
+          {"verify_ms", number(t.verify_ms)},
+          {"before", write(t.before)},
+          {"after", write(t.after)},
+          {"conditions", t.conditions},
+          {"remarks", t.remarks}};
+}
+
 json write(const build::Diagnostic& d) {
   return {{"severity", name_of(kSeverities, d.severity)}, {"file", d.file}, {"line", d.line},
           {"candidate_line", d.candidate_line}, {"message", d.message}, {"kind", d.kind}};
@@ -242,6 +280,32 @@ class Reader {
       item.is_string() ? void(out[name] = item.get<std::string>()) : wrong(path, "a string");
     });
   }
+  void read(const char* key, TimeSamples& out) const {
+    object(key, [&](const Reader& in) {
+      in.each("ms", [&](const json& item, const std::string& path) { in.to_double(item, path, out.ms.emplace_back()); });
+      in.read("median", out.median);
+      in.read("mean", out.mean);
+      in.read("min", out.min);
+      in.read("p10", out.p10);
+      in.read("p90", out.p90);
+    });
+  }
+  void read(const char* key, device::GpuState& out) const {
+    object(key, [&](const Reader& in) {
+      in.read("sm_mhz", out.sm_mhz);
+      in.read("memory_mhz", out.memory_mhz);
+      in.read("celsius", out.celsius);
+      in.read("watts", out.watts);
+      in.read("throttle", out.throttle);
+      in.read("others", out.others);
+    });
+  }
+  void read(const char* key, std::map<std::string, TimeSamples>& out) const {
+    object(key, [&](const Reader& in) {
+      if (in.object_.is_object())
+        for (const auto& [name, item] : in.object_.items()) in.read(name.c_str(), out[name]);
+    });
+  }
   void read(const char* key, std::map<std::string, double>& out) const {
     members(key, [&](const std::string& name, const json& item, const std::string& path) { to_double(item, path, out[name]); });
   }
@@ -354,6 +418,28 @@ void read(const Reader& in, Trial& trial) {
   in.read("seconds", trial.seconds);
 }
 
+void read(const Reader& in, Timing& t) {
+  in.read("measured", t.measured);
+  in.read("unmeasured", t.unmeasured);
+  in.read("candidate", t.candidate);
+  in.read("baselines", t.baselines);
+  in.read("unavailable", t.unavailable);
+  in.read("eager_before", t.eager_before);
+  in.read("eager_after", t.eager_after);
+  in.read("first_ms", t.first_ms);
+  in.read("warm_calls", t.warm_calls);
+  in.read("verified_calls", t.verified_calls);
+  in.read("handovers", t.handovers);
+  in.read("outer_ms", t.outer_ms);
+  in.read("floor_ms", t.floor_ms);
+  in.read("ledger_ms", t.ledger_ms);
+  in.read("verify_ms", t.verify_ms);
+  in.read("before", t.before);
+  in.read("after", t.after);
+  in.read("conditions", t.conditions);
+  in.read("remarks", t.remarks);
+}
+
 void read(const Reader& in, build::BuildResult& result) {
   in.read("ok", result.ok);
   in.read("status", result.status);
@@ -463,6 +549,7 @@ json to_json(const Verdict& v) {
       {"reward", number(v.reward)},
       {"speedup_eager", number(v.speedup_eager)},
       {"speedup_compile", number(v.speedup_compile)},
+      {"timing", v.timing ? write(*v.timing) : json(nullptr)},
       {"builds", list(v.builds, [](const auto& result) { return write(result); })},
       {"exception", nullptr},
       {"fault", v.fault ? write(*v.fault) : json(nullptr)},
@@ -516,6 +603,7 @@ Result<Verdict> verdict_from_json(const json& object) {
   in.read("reward", v.reward);
   in.read("speedup_eager", v.speedup_eager);
   in.read("speedup_compile", v.speedup_compile);
+  in.object("timing", [&](const Reader& timing) { read(timing, v.timing.emplace()); });
   in.objects("builds", [&](const Reader& item) { read(item, v.builds.emplace_back()); });
   in.object("exception", [&](const Reader& exception) {
     exception.read("type", v.exception_type);

@@ -11,7 +11,7 @@
 
 #include "base/status.h"
 #include "build/build.h"
-#include "vgpu/server/control.h"
+#include "device/device.h"
 
 namespace musacoder::judge {
 
@@ -52,6 +52,30 @@ struct ScaledConstant {
   std::string from, to, how;           // how: auto, set
 };
 
+struct TimeSamples {
+  std::vector<double> ms;              // in the order measured
+  double median = 0, mean = 0, min = 0, p10 = 0, p90 = 0;
+};
+
+// Level L4 (judge/timing.h). Milliseconds a call.
+struct Timing {
+  bool measured = false;
+  std::string unmeasured;              // why not: "host only", "switched off"
+  TimeSamples candidate;
+  std::map<std::string, TimeSamples> baselines;         // eager, eager_tf32, compile, compile_tf32
+  std::map<std::string, std::string> unavailable;       // baseline → reason
+  TimeSamples eager_before, eager_after;                // A/B/A around the candidate
+  double first_ms = 0;                 // the first timed call, with what it loads and compiles
+  int warm_calls = 0, verified_calls = 0, handovers = 0;
+  double outer_ms = 0;                 // a call and all that is beside it, by the judge's clock
+  double floor_ms = 0;                 // by bytes that had to be written
+  double ledger_ms = 0;                // GPU time of kernels, copies and fills in a call, by the ledger; 0 unknown
+  double verify_ms = 0;                // comparing one timed call's outputs
+  device::GpuState before, after;
+  std::string conditions;              // GPU, driver, torch
+  std::vector<std::string> remarks;
+};
+
 struct Verdict {
   int version = kVerdictVersion;
   std::string task, task_hash, candidate_hash, backend = "vgpu", gpu = "h200", policy = "strict";
@@ -63,6 +87,7 @@ struct Verdict {
   bool compiled = false, correct = false, legal = false;
   std::optional<double> reward;
   std::optional<double> speedup_eager, speedup_compile;   // measured only; vgpu leaves them null
+  std::optional<Timing> timing;        // real hardware only
   std::vector<build::BuildResult> builds;
   std::string exception_type, exception_message, traceback;
   int exception_line = 0;

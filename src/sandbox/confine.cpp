@@ -44,7 +44,7 @@ Status limit(__rlimit_resource what, const char* name, std::uint64_t soft, std::
 
 Status apply_rlimits(const Policy& policy) {
   MC_RETURN_IF_ERROR(limit(RLIMIT_CORE, "RLIMIT_CORE", 0, 0));
-  if (policy.memory_bytes) {
+  if (policy.memory_bytes && policy.bound_addresses) {
     std::uint64_t total = 0, data = 0;
     current_size(total, data);
     MC_RETURN_IF_ERROR(limit(RLIMIT_AS, "RLIMIT_AS", total + policy.memory_bytes, total + policy.memory_bytes));

@@ -313,6 +313,9 @@ Status confine(const Policy& policy, const Namespaces& made, const TreePlan& pla
   };
   note("no_new_privs", set_no_new_privs());
   std::vector<std::string> readable = {"/proc", "/dev/random", "/dev/urandom", "/sys/devices/system"}, writable = {"/dev/null", "/dev/zero", "/dev/full"};
+  writable.insert(writable.end(), plan.devices.begin(), plan.devices.end());
+  // NVIDIA's driver library gives its threads names and fails where it cannot.
+  if (!plan.devices.empty()) writable.push_back("/proc/self/task");
   for (const auto& item : plan.binds) (item.writable ? writable : readable).push_back(item.path);
   if (made.mount) {
     readable.push_back("/");  // which holds nothing but what was bound into it

@@ -45,6 +45,8 @@ Result<Policy> policy_from_json(const std::string& text) {
     Status status;
     if (key == "readable") status = read_paths(item, key, policy.readable);
     else if (key == "writable") status = read_paths(item, key, policy.writable);
+    else if (key == "devices") status = read_paths(item, key, policy.devices);
+    else if (key == "bound_addresses") status = read_bool(item, key, policy.bound_addresses);
     else if (key == "system") status = read_bool(item, key, policy.system);
     else if (key == "cwd" && item.is_string()) policy.cwd = item.get<std::string>();
     else if (key == "tmp_bytes") status = read_number(item, key, policy.tmp_bytes);
@@ -68,6 +70,8 @@ Result<Policy> policy_from_json(const std::string& text) {
 std::string to_json(const Policy& p) {
   json value = {{"readable", p.readable},
                 {"writable", p.writable},
+                {"devices", p.devices},
+                {"bound_addresses", p.bound_addresses},
                 {"system", p.system},
                 {"cwd", p.cwd},
                 {"tmp_bytes", p.tmp_bytes},

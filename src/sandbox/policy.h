@@ -21,11 +21,13 @@ namespace musacoder::sandbox {
 struct Policy {
   std::vector<std::string> readable;       // absolute files and folders, read-only; missing ones are left out
   std::vector<std::string> writable;       // absolute folders, read-write; missing ones are errors
+  std::vector<std::string> devices;        // device nodes below /dev that may be opened and asked by ioctl; missing ones are left out
   bool system = true;                      // add system_paths() to the readable ones
   std::string cwd;                         // "" : the first writable folder, else /tmp
   std::uint64_t tmp_bytes = 256ull << 20;  // private /tmp and /dev/shm together
   std::uint64_t writable_bytes = 0;        // all writable folders together, checked every 50 ms; 0: no limit
   std::uint64_t memory_bytes = 0;          // new memory of the process (and of the group where cgroups allow); 0: no limit
+  bool bound_addresses = true;             // memory_bytes bounds address space too; false for GPU runtimes, which reserve far more than they use
   double cpu_s = 0;                        // CPU seconds of one process; 0: no limit
   double wall_s = 0;                       // then everything is killed; 0: no limit
   int processes = 256;                     // processes and threads

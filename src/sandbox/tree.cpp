@@ -63,6 +63,13 @@ Status show(const std::string& from, const std::string& to, bool folder, bool wr
 Result<TreePlan> plan_tree(const Policy& policy) {
   TreePlan plan;
   plan.tmp_bytes = policy.tmp_bytes;
+  for (const auto& path : policy.devices) {
+    struct stat info {};
+    if (::lstat(path.c_str(), &info) != 0) continue;
+    if (!S_ISCHR(info.st_mode) || !path.starts_with("/dev/") || path.find("..") != std::string::npos)
+      return fail(Code::kInvalidArgument, "sandbox: {} is no character device below /dev", path);
+    plan.devices.push_back(path);
+  }
   auto add = [&](const std::string& path, bool writable) -> Status {
     char real[PATH_MAX];
     struct stat info {};
@@ -110,8 +117,12 @@ Status build_tree(const TreePlan& plan) {
   MC_RETURN_IF_ERROR(step(::mount("tmpfs", "/newroot", "tmpfs", MS_NOSUID | MS_NODEV, "size=4m,mode=0755") == 0, "new root"));
 
   for (const char* name : {"proc", "sys", "dev", "tmp", "dev/shm", "dev/pts"}) ::mkdir(fmt::format("/newroot/{}", name).c_str(), 0755);
-  for (const char* name : kDevices) {
-    std::string from = fmt::format("/oldroot/dev/{}", name), to = fmt::format("/newroot/dev/{}", name);
+  std::vector<std::string> devices = plan.devices;
+  for (const char* name : kDevices) devices.push_back(fmt::format("/dev/{}", name));
+  for (const auto& path : devices) {
+    const std::string from = "/oldroot" + path, to = "/newroot" + path;
+    std::error_code ignored;
+    fs::create_directories(fs::path(to).parent_path(), ignored);
     int fd = ::open(to.c_str(), O_CREAT | O_WRONLY | O_CLOEXEC, 0666);
     if (fd >= 0) ::close(fd);
     MC_RETURN_IF_ERROR(step(::mount(from.c_str(), to.c_str(), nullptr, MS_BIND, nullptr) == 0, "device files"));

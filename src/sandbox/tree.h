@@ -20,6 +20,7 @@ struct TreePlan {
   };
   std::vector<Bind> binds;                                       // parents before children
   std::vector<std::pair<std::string, std::string>> links;        // path as the policy spells it → its real path
+  std::vector<std::string> devices;
   std::uint64_t tmp_bytes = 0;
 };
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <optional>
 
@@ -21,6 +22,12 @@ constexpr std::size_t kMaxReply = 64u << 20;
 // What Python may take beyond its own alarm before the process is killed.
 constexpr double kGraceSeconds = 2;
 constexpr std::size_t kLastWords = 2000;
+
+// Which GPU, where its libraries and compilers are.
+void append_gpu_environment(std::vector<std::string>& environment) {
+  for (const char* name : {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "LD_LIBRARY_PATH", "CUDA_HOME", "TRITON_CACHE_DIR", "CC"})
+    if (const char* value = std::getenv(name)) environment.push_back(fmt::format("{}={}", name, value));
+}
 }  // namespace
 
 struct ReferenceClient::Impl {
@@ -74,7 +81,9 @@ Status ReferenceClient::Impl::ensure() {
   start.argv = {options.python, "-s", "-B", script, "--fd", std::to_string(kSocketNumber), "--run-dir", options.run_dir, "--threads",
                 std::to_string(options.threads), "--memory-limit", std::to_string(options.memory_bytes)};
   start.env = base::clean_env();
-  start.env.insert(start.env.end(), {"PYTHONHASHSEED=0", "CUDA_VISIBLE_DEVICES=",
+  if (!options.device) start.env.push_back("CUDA_VISIBLE_DEVICES=");
+  else append_gpu_environment(start.env);
+  start.env.insert(start.env.end(), {"PYTHONHASHSEED=0",
                                      fmt::format("OMP_NUM_THREADS={}", options.threads),
                                      fmt::format("MKL_NUM_THREADS={}", options.threads)});
   start.socket_at = kSocketNumber;

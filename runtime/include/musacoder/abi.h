@@ -103,6 +103,9 @@ char* mc_to_string(mc_tensor tensor);
 int mc_call_op(const char* name, const char* overload, const mc_arg* args, int n_args, mc_value* results,
                int max_results);
 
+/* torch's current stream as a cudaStream_t. */
+void* mc_current_stream(void);
+
 /* Hands out the default element type and whether autograd records. */
 int32_t mc_default_dtype(void);
 int mc_grad_enabled(void);

@@ -26,18 +26,23 @@ inline mc_value make(std::int32_t kind) {
 }
 
 #ifdef MUSACODER_FULL_HEADERS
+#ifdef MUSACODER_HARDWARE
+constexpr c10::DeviceType kDeviceType = c10::DeviceType::CUDA;
+#else
+constexpr c10::DeviceType kDeviceType = c10::DeviceType::PrivateUse1;
+#endif
 inline mc_tensor handle_of(const Tensor& t) { return t.defined() ? reinterpret_cast<mc_tensor>(t.unsafeGetTensorImpl()) : nullptr; }
 inline Tensor adopt(mc_tensor owned) {
   if (!owned) return Tensor();
   return Tensor(c10::intrusive_ptr<c10::TensorImpl, c10::UndefinedTensorImpl>::reclaim(reinterpret_cast<c10::TensorImpl*>(owned)));
 }
 inline c10::Device device_from(const mc_value& v) {
-  if (v.u.i == MC_DEVICE_CUDA) return c10::Device(c10::DeviceType::PrivateUse1, 0);
+  if (v.u.i == MC_DEVICE_CUDA) return c10::Device(kDeviceType, 0);
   return c10::Device(static_cast<c10::DeviceType>(v.u.i), static_cast<c10::DeviceIndex>(v.aux));
 }
 inline mc_value device_value(const c10::Device& d) {
   mc_value v = make(MC_DEVICE);
-  v.u.i = d.type() == c10::DeviceType::PrivateUse1 ? MC_DEVICE_CUDA : static_cast<std::int64_t>(d.type());
+  v.u.i = d.type() == kDeviceType ? MC_DEVICE_CUDA : static_cast<std::int64_t>(d.type());
   v.aux = d.index();
   return v;
 }

@@ -1,4 +1,4 @@
-// c10::cuda and at::cuda: streams, guards, error checks. There is one device and its streams do not overlap.
+// c10::cuda and at::cuda: streams, guards, error checks. There is one device.
 #ifndef MUSACODER_SLIM_MUSACODER_CUDA_H
 #define MUSACODER_SLIM_MUSACODER_CUDA_H
 
@@ -39,11 +39,15 @@ class CUDAStream {
   cudaStream_t stream_;
 };
 
-inline CUDAStream& current_stream_slot() {
-  thread_local CUDAStream stream;
+// The stream that a guard of this source set, else the one that Python set.
+inline std::optional<CUDAStream>& current_stream_slot() {
+  thread_local std::optional<CUDAStream> stream;
   return stream;
 }
-inline CUDAStream getCurrentCUDAStream(DeviceIndex = -1) { return current_stream_slot(); }
+inline CUDAStream getCurrentCUDAStream(DeviceIndex = -1) {
+  const auto& slot = current_stream_slot();
+  return slot ? *slot : CUDAStream(static_cast<cudaStream_t>(mc_current_stream()));
+}
 inline CUDAStream getDefaultCUDAStream(DeviceIndex = -1) { return CUDAStream(); }
 inline void setCurrentCUDAStream(CUDAStream stream) { current_stream_slot() = stream; }
 inline CUDAStream getStreamFromExternal(cudaStream_t stream, DeviceIndex) { return CUDAStream(stream); }

@@ -44,8 +44,9 @@ class Runner:
         self._alive = []            # what the last outputs point to
         self._call = None           # token of the request, echoed in its events
         self._blocker = imports.install()
-        self._ops = {"load": self._load, "construct": self._construct, "parameters": self._parameters,
-                     "prepare": self._prepare, "forward": self._forward}
+        self.connect = None         # where the device is connected on request: what does it, once
+        self._ops = {"start": self._start, "load": self._load, "construct": self._construct, "parameters": self._parameters,
+                     "prepare": self._prepare, "forward": self._forward, "timed": self._timed}
         extensions.serve(self._request_build, torch_device.load_extension)
         torch.compile = _compile
 
@@ -115,6 +116,14 @@ class Runner:
         if reply.get("op") != "built" or reply.get("id") != self._builds:
             raise RuntimeError("the answer to a build request does not belong to it")
         return reply
+
+    # ---- start
+
+    def _start(self, request):
+        del request
+        connect, self.connect = self.connect, None
+        connect()
+        return {"event": "started"}
 
     # ---- load
 
@@ -198,6 +207,8 @@ class Runner:
             self._alive = []
             self._snapshot.restore()
         self._prepared = False
+        if "arena" in request:
+            self._device.use_arena(request["arena"])
         args, kwargs = tree.arguments(request["inputs"], self._device.tensor_from_address)
         self._seed(request["seed"])
         recorder = self._device.CpuOpRecorder()
@@ -209,8 +220,75 @@ class Runner:
         self._device.synchronize()
         encoder = tree.Encoder(self._address_of)
         node = encoder.encode(outputs)
+        if "slots" in request:
+            self._device.deliver(encoder.nodes, encoder.tensors, request["slots"])
+            self._device.synchronize()
         self._alive = encoder.tensors
         return {"event": "output", "outputs": node}
+
+    # ---- timed calls
+
+    def _timed(self, request):
+        """K calls in one request, each from a state and inputs that were put in place right before it.
+
+        What this says of time is a claim too: the judge's own clock around the request bounds it, and every output is compared.
+        """
+        import timed_loop
+        if self._snapshot is None:
+            raise InterfaceError("nothing is constructed")
+        self._alive = []
+        device = self._device
+        device.use_arena(request["arena"])
+        args, kwargs = tree.arguments(request["place"], device.tensor_from_address)
+        places = _tensors_of((args, kwargs))
+        sets = [_tensors_of(tree.arguments(node, device.tensor_from_address)) for node in request["sets"]]
+        claims = []
+
+        def restore(source):
+            def put():
+                with torch.no_grad(), device.internal():
+                    self._snapshot.restore()
+                    for place, value in zip(places, source, strict=True):
+                        place.copy_(value)
+            return put
+
+        def call():
+            with torch.no_grad():
+                return self._model(*args, **kwargs)
+
+        def keep(slots):
+            def take(outputs):
+                encoder = tree.Encoder(self._address_of)
+                node = encoder.encode(outputs)
+                device.deliver(encoder.nodes, encoder.tensors, slots)
+                claims.append(node)
+            return take
+
+        self._seed(request["seed"])
+        with device.internal():
+            loop = timed_loop.TimedLoop(int(request["flush_bytes"]))
+        recorder = device.CpuOpRecorder()
+        first_ms, warm_calls = 0.0, 0
+        try:
+            with recorder:
+                if request.get("warm_s", 0) > 0:
+                    first_ms, warm_calls = loop.warm(call, float(request["warm_s"]), restore(sets[0]))
+                ms = loop.run([(restore(source), call, keep(slots))
+                               for source, slots in zip(sets, request["slots"], strict=True)])
+        finally:
+            self._cpu_ops = [str(name)[:200] for name in recorder.ops][:MAX_OPERATORS]
+        device.synchronize()
+        return {"event": "timed", "ms": [float(value) for value in ms], "first_ms": float(first_ms), "warm_calls": int(warm_calls),
+                "claims": claims}
+
+
+def _tensors_of(value):
+    """The tensors of nested arguments, in order."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = value.values()
+    return [tensor for item in value for tensor in _tensors_of(item)] if isinstance(value, (list, tuple, type({}.values()))) else []
 
 
 def _compile(model=None, **options):
@@ -226,11 +304,19 @@ def run_candidate(sock, device_fd, request, torch_device):
     os.environ.update({
         "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": folder, "TMPDIR": folder, "LANG": "C.UTF-8", "USER": "candidate",
         "CUDA_HOME": "/usr/local/cuda", "OMP_NUM_THREADS": "1", "TORCH_EXTENSIONS_DIR": os.path.join(folder, "extensions"),
-        "MUSACODER_GPU": gpu})
+        "MUSACODER_GPU": gpu, **{str(name): str(value) for name, value in request.get("environment", {}).items()}})
     os.chdir(folder)
     torch_device.set_policy(request.get("policy", "strict"))
     torch_device.set_gpu(gpu)
-    torch_device.connect(device_fd)
-    torch_device.seal()
-    Runner(Channel(sock), torch_device, folder).serve()
+    runner = Runner(Channel(sock), torch_device, folder)
+
+    def connect():
+        torch_device.connect(device_fd)
+        torch_device.seal()
+
+    if getattr(torch_device, "CONNECTS_ON_REQUEST", False):
+        runner.connect = connect
+    else:
+        connect()
+    runner.serve()
     sys.stdout.flush()

@@ -80,12 +80,13 @@ def arguments(node, tensor_at=None):
 class Encoder:
     """encode(object) -> node. address_of(tensor) gives the device address, None for a tensor in host memory.
 
-    `tensors` keeps what was seen alive.
+    `tensors` keeps what was seen alive, `nodes` are theirs.
     """
 
     def __init__(self, address_of):
         self._address_of = address_of
         self.tensors = []
+        self.nodes = []      # of these tensors
         self._nodes = 0
 
     def encode(self, value, depth=0):
@@ -132,6 +133,7 @@ class Encoder:
         if address is not None:
             node["addr"] = str(int(address))
         self.tensors.append(tensor)
+        self.nodes.append(node)
         return node
 
 

@@ -1,0 +1,147 @@
+#include "judge/task_lane.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+
+#include "base/hash.h"
+
+namespace musacoder::judge {
+namespace {
+
+using nlohmann::json;
+
+// Part of the key of stored audits: raise it when the audit or the tolerances change.
+constexpr const char* kAuditVersion = "4";
+constexpr std::size_t kOpenOnDevice = 8;
+
+tl::unexpected<Error> ended(const std::string& status, const std::string& message) {
+  return tl::unexpected<Error>(Error{Code::kUnavailable, status + "\n" + message});
+}
+
+std::string text_of(const json& value, const char* key, const char* otherwise = "") {
+  auto it = value.find(key);
+  return it != value.end() && it->is_string() ? it->get<std::string>() : otherwise;
+}
+
+}  // namespace
+
+std::pair<std::string, std::string> ended_status(const Error& error) {
+  const auto at = error.message.find('\n');
+  if (at == std::string::npos) return {"infra:reference_runner", error.message};
+  return {error.message.substr(0, at), error.message.substr(at + 1)};
+}
+
+TaskLane::Hold::Hold(TaskLane& lane) : lane_(lane) {
+  lane_.mutex_.lock();
+  if (lane_.gpu_lock_)
+    while (::flock(lane_.gpu_lock_.get(), LOCK_EX) != 0 && errno == EINTR) {
+    }
+}
+
+TaskLane::Hold::~Hold() {
+  if (lane_.gpu_lock_) ::flock(lane_.gpu_lock_.get(), LOCK_UN);
+  lane_.mutex_.unlock();
+}
+
+Result<std::shared_ptr<TaskLane>> TaskLane::start(const JudgeConfig& config) {
+  auto lane = std::make_shared<TaskLane>();
+  lane->config_ = config;
+  lane->on_device_ = config.backend != "vgpu";
+  MC_ASSIGN_OR_RETURN(lane->run_dir_, base::TempDir::create("musacoder-run", 64 << 20));
+  task::ReferenceOptions options{.runtime_dir = config.runtime_dir, .python = config.python, .run_dir = lane->run_dir_.path()};
+  options.device = lane->on_device_;
+  if (lane->on_device_) {
+    options.memory_bytes = 0;
+    options.threads = 4;
+    const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    const std::string which = base::sha256_hex(visible ? visible : "0").substr(0, 12);
+    lane->gpu_lock_.reset(::open(fmt::format("/tmp/musacoder-{}-gpu-{}.lock", ::getuid(), which).c_str(),
+                                 O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
+  }
+  MC_ASSIGN_OR_RETURN(lane->reference_, task::ReferenceClient::start(options));
+  return lane;
+}
+
+Result<json> TaskLane::ask(const json& request, double seconds) {
+  const std::string op = text_of(request, "op");
+  auto reply = reference_->request(request, seconds);
+  if (!reply) {
+    for (auto& task : tasks_) task->generation = -1;   // whatever comes next knows no handle of this one
+    if (reply.error().code == Code::kDeadlineExceeded)
+      return ended("invalid_task:timeout", fmt::format("the reference took longer than {:.0f} s in '{}'", seconds, op));
+    return ended("infra:reference_runner", fmt::format("the reference runner failed in '{}': {}", op, reply.error().message));
+  }
+  if (!reply->value("ok", false))
+    return ended(text_of(*reply, "status", "infra:reference_runner"), text_of(*reply, "message", "no message"));
+  return reply;
+}
+
+Status TaskLane::open_at_runner(OpenTask& task) {
+  json pinned = json::object();
+  for (const auto& [name, value] : task.pins) pinned[name] = value;
+  json request = {{"op", "open"},   {"task", task.id},  {"code", task.code}, {"scale", on_device_ ? "full" : config_.scale},
+                  {"set", pinned},  {"work_budget", task.work_budget}};
+  if (on_device_) request["device"] = "cuda";
+  MC_ASSIGN_OR_RETURN(task.reply, ask(request, on_device_ ? std::max(config_.reference_seconds, 120.0) : config_.reference_seconds));
+  task.generation = reference_->restarts();
+  return ok();
+}
+
+Status TaskLane::make_room() {
+  const std::size_t limit = on_device_ ? kOpenOnDevice : 1;
+  for (auto it = tasks_.begin(); it != tasks_.end() && tasks_.size() >= limit;) {
+    if (it->use_count() > 1 && on_device_) {
+      ++it;
+      continue;
+    }
+    const bool known = (*it)->generation == reference_->restarts();
+    const json close = {{"op", "close"}, {"handle", (*it)->handle()}};
+    it = tasks_.erase(it);
+    if (known) MC_RETURN_IF_ERROR(ask(close, 30));
+  }
+  return ok();
+}
+
+Result<std::shared_ptr<OpenTask>> TaskLane::open(const std::string& id, const std::string& code,
+                                                 const std::map<std::string, std::int64_t>& pins, double work_budget) {
+  auto task = std::make_shared<OpenTask>();
+  task->id = id;
+  task->code = code;
+  task->work_budget = work_budget;
+  task->pins = config_.set;
+  for (const auto& [name, value] : pins) task->pins[name] = value;
+  task->key = base::sha256_hex(code) + config_.scale + json(task->pins).dump() + std::to_string(work_budget);
+  auto known = std::find_if(tasks_.begin(), tasks_.end(), [&](const auto& other) { return other->key == task->key; });
+  if (known != tasks_.end()) {
+    std::rotate(known, known + 1, tasks_.end());
+    MC_RETURN_IF_ERROR(ensure(*tasks_.back()));
+    return tasks_.back();
+  }
+  MC_RETURN_IF_ERROR(make_room());
+  MC_RETURN_IF_ERROR(open_at_runner(*task));
+  tasks_.push_back(task);
+  return task;
+}
+
+Status TaskLane::ensure(OpenTask& task) {
+  return task.generation == reference_->restarts() ? ok() : open_at_runner(task);
+}
+
+Result<json> TaskLane::audit(const OpenTask& task) {
+  if (auto known = audits_.find(task.key); known != audits_.end()) return known->second;
+  const std::string path = config_.cache_dir + "/audit/" + base::sha256_hex(task.key + kAuditVersion) + ".json";
+  if (auto text = base::read_file(path, 1 << 20)) {
+    json stored = json::parse(*text, nullptr, false);
+    if (stored.is_object() && stored.contains("status")) return audits_[task.key] = stored;
+  }
+  MC_ASSIGN_OR_RETURN(json reply, ask({{"op", "audit"}, {"handle", task.handle()}}, config_.reference_seconds * 2));
+  if (base::make_dirs(config_.cache_dir + "/audit")) (void)base::write_file_atomic(path, reply.dump());
+  return audits_[task.key] = reply;
+}
+
+}  // namespace musacoder::judge
