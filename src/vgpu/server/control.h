@@ -44,6 +44,11 @@ struct LaunchRecord {
   Dim3 grid, block;
   std::uint64_t count = 0, warp_instructions = 0;
   Counters counters;                        // summed over count
+  // What only hardware tells. origin: whose kernel it is, "own", "framework", "vendor", "jit" or "unknown"; "" on the
+  // virtual GPU, where every kernel is the candidate's.
+  std::string origin;
+  std::uint64_t nanoseconds = 0;            // GPU time, summed over count
+  bool graph = false;                       // ran as a node of a CUDA graph
 };
 struct VendorCall {
   std::string library, function;            // "cublas", "cublasSgemm_v2"
@@ -64,6 +69,10 @@ struct WindowReport {
   double launch_seconds = 0;                // wall clock inside launches
   std::vector<std::string> unsupported;     // CUDA features asked for that the virtual GPU lacks: "cuda:cudaMallocManaged"
   std::string protocol_error;               // a frame that no honest client sends, which ended the client's connection
+  // What only hardware tells.
+  std::uint64_t threads = 0;                // host threads that launched
+  std::uint64_t dropped = 0;                // records that were lost: above 0 the report is incomplete
+  std::uint64_t internal = 0;               // launches, copies and fills of the runner itself
 };
 
 class ControlClient {
