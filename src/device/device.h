@@ -1,4 +1,5 @@
-// What the judge sees of a place where candidates run. One folder a backend: vgpu/ (a GPU in software), later cuda/, musa/.
+// What the judge sees of a place where candidates run. One folder a backend: vgpu/ (a GPU in software), cuda/ (NVIDIA
+// hardware), later musa/.
 //
 //   MC_ASSIGN_OR_RETURN(auto device, make_vgpu_device({.runtime_dir = rt}));
 //   MC_ASSIGN_OR_RETURN(auto session, device->start_session(limits));     // one candidate
@@ -55,6 +56,11 @@ class Session {
   virtual Result<WindowReport> end_window() = 0;
   virtual Result<WindowReport> outside() = 0;   // the same without opening a window; empty inside one
   virtual Result<std::optional<Fault>> last_fault() = 0;
+  // on: the ledger rests, so that timed calls do not pay for it; no window may be opened until it is off again.
+  virtual Status quiet(bool on) {
+    static_cast<void>(on);
+    return fail(Code::kUnsupported, "this backend's ledger never rests");
+  }
   virtual void kill() = 0;
 };
 
@@ -69,7 +75,7 @@ class Device {
 };
 
 struct DeviceConfig {
-  std::string backend = "vgpu";
+  std::string backend = "vgpu";   // vgpu or cuda
   std::string gpu = "h200";
   std::string runtime_dir;
 };
