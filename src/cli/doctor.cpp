@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
@@ -95,6 +96,29 @@ Check sandbox_check(const Facts& f) {
   return check;
 }
 
+// A GPU is never required; one that is there and cannot be used is worth a warning.
+Check gpu_check(const Facts& f) {
+  if (f.gpus == 0) {
+    const bool driver = !f.gpu_driver.empty();
+    return {"NVIDIA GPU", driver ? State::kWarning : State::kInfo, f.gpu_error + "; verification does not need one, measured times do",
+            "", false};
+  }
+  Check check{.name = "NVIDIA GPU", .state = State::kOk};
+  check.detail = fmt::format("{}, {}{}", f.gpu_name, base::human_bytes(f.gpu_memory_bytes),
+                             f.gpu_capability.empty() ? "" : ", compute capability " + f.gpu_capability);
+  check.detail += fmt::format(", driver {}{}", f.gpu_driver, f.gpu_cuda.empty() ? "" : fmt::format(" (CUDA {})", f.gpu_cuda));
+  if (f.gpus > 1) check.detail += fmt::format("; the first of {}", f.gpus);
+  if (!f.ledger_error.empty()) {
+    check.state = State::kWarning;
+    check.detail += "; " + f.ledger_error;
+    check.advice = "install torch for CUDA (scripts/setup) or a CUDA toolkit, then run `make build` again";
+  } else if (!f.gpu_cuda.empty() && std::atoi(f.gpu_cuda.c_str()) < 13) {
+    check.state = State::kWarning;
+    check.advice = "update the driver to 580 or newer: torch and nvcc here are of CUDA 13.0";
+  }
+  return check;
+}
+
 std::vector<Check> sandbox_extras(const Facts& f) {
   std::vector<Check> checks;
   for (const auto& [feature, why] : f.sandbox_skipped)
@@ -152,10 +176,7 @@ DoctorReport diagnose(const Facts& f) {
   for (auto& check : sandbox_extras(f)) checks.push_back(std::move(check));
   checks.push_back(vgpu_check(f));
   report.cuda = f.gpus > 0;
-  checks.push_back({"NVIDIA GPU", State::kInfo,
-                    report.cuda ? fmt::format("{} GPU{}, driver {}", f.gpus, f.gpus > 1 ? "s" : "", f.gpu_driver)
-                                : f.gpu_error + "; verification does not need one, measured times do",
-                    "", false});
+  checks.push_back(gpu_check(f));
   report.musa = !f.mcc.empty();
   checks.push_back({"MUSA toolchain", State::kInfo, report.musa ? f.mcc : f.musa_error + "; MUSA kernels cannot be compiled natively here", "", false});
   report.vgpu = std::none_of(checks.begin(), checks.end(), [](const Check& check) { return check.required && check.state == State::kFailed; });
@@ -177,7 +198,7 @@ std::string doctor_text(const DoctorReport& report, const base::Terminal& term) 
   out += "\n";
   out += report.vgpu ? term.green("Candidates can be verified on the virtual GPU.") + "\n"
                      : term.red("Candidates cannot be verified here yet: see the lines marked ✗.") + "\n";
-  out += "Times cannot be measured by this version: it has no hardware backend.\n";
+  out += report.cuda ? "An NVIDIA GPU is here: times can be measured on backend cuda.\n" : "Times cannot be measured here: that needs a GPU.\n";
   return out;
 }
 

@@ -35,8 +35,11 @@ struct Facts {
   std::vector<std::pair<std::string, std::string>> sandbox_skipped;   // feature, why
   std::string sandbox_error;
   std::string vgpu_error;                             // why no virtual GPU session can start
-  std::string gpu_driver, gpu_error;                  // driver version when a GPU answers, else why none does
+  std::string gpu_name, gpu_driver, gpu_error;        // of the GPU that candidates would run on; else why there is none
+  std::string gpu_cuda, gpu_capability;               // newest CUDA the driver knows: "13.0"; "9.0"
+  std::uint64_t gpu_memory_bytes = 0;
   int gpus = 0;
+  std::string ledger_error;                           // why launches on that GPU could not be watched
   std::string mcc, musa_error;
   std::string cache_dir;
   std::uint64_t cache_free_bytes = 0;

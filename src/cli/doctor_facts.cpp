@@ -1,4 +1,3 @@
-#include <dlfcn.h>
 #include <fmt/format.h>
 #include <sys/utsname.h>
 #include <sched.h>
@@ -18,6 +17,7 @@
 #include "base/subprocess.h"
 #include "build/build.h"
 #include "cli/doctor.h"
+#include "device/cuda/nvml.h"
 #include "device/device.h"
 #include "sandbox/launcher.h"
 
@@ -159,21 +159,21 @@ void look_at_vgpu(Facts& facts) {
 }
 
 void look_at_gpus(Facts& facts) {
-  void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (!library) {
-    facts.gpu_error = "no NVIDIA driver (libcuda.so.1 is not installed)";
+  auto nvml = device::Nvml::open();
+  auto gpus = nvml ? (*nvml)->gpus() : Result<std::vector<device::GpuInfo>>(tl::unexpected(nvml.error()));
+  auto chosen = device::gpu_probe();
+  if (gpus && !gpus->empty()) facts.gpu_driver = gpus->front().driver;
+  if (!chosen) {
+    facts.gpu_error = chosen.error().message;
   } else {
-    // Never closed: the driver starts threads that must not lose their code.
-    using Init = int (*)(unsigned);
-    using Get = int (*)(int*);
-    const auto init = reinterpret_cast<Init>(dlsym(library, "cuInit"));
-    const auto count = reinterpret_cast<Get>(dlsym(library, "cuDeviceGetCount"));
-    const auto version = reinterpret_cast<Get>(dlsym(library, "cuDriverGetVersion"));
-    int code = init ? init(0) : -1, number = 0;
-    if (code != 0 || !count || count(&facts.gpus) != 0 || facts.gpus == 0)
-      facts.gpu_error = fmt::format("libcuda is installed, but no GPU answers (cuInit gave {})", code);
-    else if (version && version(&number) == 0)
-      facts.gpu_driver = fmt::format("CUDA {}.{}", number / 1000, number % 1000 / 10);
+    facts.gpus = gpus ? static_cast<int>(gpus->size()) : 1;
+    facts.gpu_name = chosen->name;
+    facts.gpu_driver = chosen->driver;
+    facts.gpu_cuda = chosen->cuda;
+    facts.gpu_capability = chosen->capability;
+    facts.gpu_memory_bytes = chosen->memory_bytes;
+    if (const std::string library = facts.runtime_dir + "/lib/libmusacoder_ledger.so"; !base::exists(library))
+      facts.ledger_error = fmt::format("{} is missing, so launches cannot be watched", library);
   }
   std::vector<std::string> places;
   if (const char* home = std::getenv("MUSA_HOME")) places.push_back(std::string(home) + "/bin/mcc");

@@ -1,4 +1,5 @@
-// What the judge sees of a place where candidates run. One folder a backend: vgpu/ (a GPU in software), later cuda/, musa/.
+// What the judge sees of a place where candidates run. One folder a backend: vgpu/ (a GPU in software), cuda/ (NVIDIA
+// hardware), later musa/.
 //
 //   MC_ASSIGN_OR_RETURN(auto device, make_vgpu_device({.runtime_dir = rt}));
 //   MC_ASSIGN_OR_RETURN(auto session, device->start_session(limits));     // one candidate
@@ -94,7 +95,7 @@ class Device {
 };
 
 struct DeviceConfig {
-  std::string backend = "vgpu";
+  std::string backend = "vgpu";   // vgpu or cuda
   std::string gpu = "h200";
   std::string runtime_dir;
 };

@@ -104,7 +104,8 @@ Legality decide_legality(const CallFacts& facts, const std::string& policy) {
 void add_to_ledger(device::WindowReport& sum, const device::WindowReport& window) {
   for (const auto& launch : window.launches) {
     auto same = std::find_if(sum.launches.begin(), sum.launches.end(), [&](const auto& other) {
-      return other.kernel == launch.kernel && other.module == launch.module && other.grid.x == launch.grid.x &&
+      return other.kernel == launch.kernel && other.module == launch.module && other.origin == launch.origin &&
+             other.graph == launch.graph && other.grid.x == launch.grid.x &&
              other.grid.y == launch.grid.y && other.grid.z == launch.grid.z && other.block.x == launch.block.x &&
              other.block.y == launch.block.y && other.block.z == launch.block.z;
     });
@@ -114,6 +115,7 @@ void add_to_ledger(device::WindowReport& sum, const device::WindowReport& window
     }
     same->count += launch.count;
     same->warp_instructions += launch.warp_instructions;
+    same->nanoseconds += launch.nanoseconds;
     auto& a = same->counters;
     const auto& b = launch.counters;
     a.warp_instructions += b.warp_instructions;
@@ -144,6 +146,9 @@ void add_to_ledger(device::WindowReport& sum, const device::WindowReport& window
   sum.h2d_after_d2h_bytes += window.h2d_after_d2h_bytes;
   sum.creation_bytes += window.creation_bytes;
   sum.launch_seconds += window.launch_seconds;
+  sum.threads = std::max(sum.threads, window.threads);
+  sum.dropped += window.dropped;
+  sum.internal += window.internal;
   for (const auto& feature : window.unsupported)
     if (std::find(sum.unsupported.begin(), sum.unsupported.end(), feature) == sum.unsupported.end())
       sum.unsupported.push_back(feature);

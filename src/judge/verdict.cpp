@@ -194,7 +194,10 @@ json write(const vgpu::LaunchRecord& launch) {
           {"block", {launch.block.x, launch.block.y, launch.block.z}},
           {"count", launch.count},
           {"warp_instructions", launch.warp_instructions},
-          {"counters", write(launch.counters)}};
+          {"counters", write(launch.counters)},
+          {"origin", launch.origin},
+          {"nanoseconds", launch.nanoseconds},
+          {"graph", launch.graph}};
 }
 
 json write(const vgpu::WindowReport& ledger) {
@@ -215,7 +218,10 @@ json write(const vgpu::WindowReport& ledger) {
           {"printf_output", ledger.printf_output},
           {"launch_seconds", number(ledger.launch_seconds)},
           {"unsupported", ledger.unsupported},
-          {"protocol_error", ledger.protocol_error}};
+          {"protocol_error", ledger.protocol_error},
+          {"threads", ledger.threads},
+          {"dropped", ledger.dropped},
+          {"internal", ledger.internal}};
 }
 
 // Reads fields of one object into members. A missing key leaves the default; a wrong type or range records the first
@@ -504,6 +510,9 @@ void read(const Reader& in, vgpu::WindowReport& ledger) {
     item.read("count", launch.count);
     item.read("warp_instructions", launch.warp_instructions);
     item.object("counters", [&](const Reader& counters) { read(counters, launch.counters); });
+    item.read("origin", launch.origin);
+    item.read("nanoseconds", launch.nanoseconds);
+    item.read("graph", launch.graph);
   });
   in.objects("vendor_calls", [&](const Reader& item) {
     vgpu::VendorCall& call = ledger.vendor_calls.emplace_back();
@@ -524,6 +533,9 @@ void read(const Reader& in, vgpu::WindowReport& ledger) {
   in.read("launch_seconds", ledger.launch_seconds);
   in.read("unsupported", ledger.unsupported);
   in.read("protocol_error", ledger.protocol_error);
+  in.read("threads", ledger.threads);
+  in.read("dropped", ledger.dropped);
+  in.read("internal", ledger.internal);
 }
 
 }  // namespace

@@ -100,16 +100,42 @@ TEST(Doctor, WeaknessesWarnAndDoNotStop) {
 TEST(Doctor, HardwareIsReported) {
   Facts f = healthy();
   f.gpus = 2;
-  f.gpu_driver = "CUDA 13.0";
+  f.gpu_name = "NVIDIA H200";
+  f.gpu_driver = "580.95.05";
+  f.gpu_cuda = "13.0";
+  f.gpu_capability = "9.0";
+  f.gpu_memory_bytes = 141ull << 30;
   f.gpu_error.clear();
   f.mcc = "/usr/local/musa/bin/mcc";
   const DoctorReport report = diagnose(f);
   EXPECT_TRUE(report.cuda);
   EXPECT_TRUE(report.musa);
-  EXPECT_THAT(find(report, "NVIDIA GPU")->detail, HasSubstr("2 GPUs"));
+  const Check* gpu = find(report, "NVIDIA GPU");
+  EXPECT_EQ(gpu->state, CheckState::kOk);
+  for (const char* part : {"NVIDIA H200", "580.95.05", "141", "9.0", "first of 2"}) EXPECT_THAT(gpu->detail, HasSubstr(part));
+  EXPECT_THAT(doctor_text(report, base::Terminal(false, 100)), HasSubstr("times can be measured"));
   const auto json = to_json(report);
   EXPECT_EQ(json["vgpu"], true);
   EXPECT_EQ(json["checks"].size(), report.checks.size());
+}
+
+TEST(Doctor, AGpuThatCannotBeUsedWarnsAndIsNotNeeded) {
+  Facts old = healthy();
+  old.gpus = 1;
+  old.gpu_name = "NVIDIA A100";
+  old.gpu_driver = "535.1";
+  old.gpu_cuda = "12.2";
+  EXPECT_EQ(find(diagnose(old), "NVIDIA GPU")->state, CheckState::kWarning);
+  EXPECT_THAT(find(diagnose(old), "NVIDIA GPU")->advice, HasSubstr("580"));
+  Facts blind = old;
+  blind.gpu_cuda = "13.0";
+  blind.ledger_error = "libmusacoder_ledger.so is missing";
+  EXPECT_THAT(find(diagnose(blind), "NVIDIA GPU")->detail, HasSubstr("libmusacoder_ledger.so"));
+  Facts hidden = healthy();
+  hidden.gpu_driver = "580.95.05";
+  hidden.gpu_error = "CUDA_VISIBLE_DEVICES is '7'";
+  EXPECT_EQ(find(diagnose(hidden), "NVIDIA GPU")->state, CheckState::kWarning);
+  for (const Facts& facts : {old, blind, hidden}) EXPECT_TRUE(diagnose(facts).vgpu);
 }
 
 }  // namespace

@@ -80,6 +80,27 @@ TEST(Ledger, WindowsAddUp) {
   EXPECT_EQ(sum.launches.size(), 2u);
 }
 
+TEST(Ledger, WhatHardwareTellsAddsUp) {
+  device::WindowReport sum, window;
+  window.launches.push_back({.kernel = "k", .count = 2, .origin = "own", .nanoseconds = 10});
+  window.threads = 2;
+  window.internal = 3;
+  add_to_ledger(sum, window);
+  window.threads = 1;
+  window.dropped = 1;
+  add_to_ledger(sum, window);
+  ASSERT_EQ(sum.launches.size(), 1u);
+  EXPECT_EQ(sum.launches[0].nanoseconds, 20u);
+  EXPECT_EQ(sum.threads, 2u);
+  EXPECT_EQ(sum.dropped, 1u);
+  EXPECT_EQ(sum.internal, 6u);
+  window.launches[0].origin = "framework";
+  add_to_ledger(sum, window);
+  window.launches[0].graph = true;
+  add_to_ledger(sum, window);
+  EXPECT_EQ(sum.launches.size(), 3u);
+}
+
 TEST(FaultStatus, NamesEveryKind) {
   EXPECT_EQ(fault_status({.kind = vgpu::FaultKind::kOutOfBounds}), "runtime_error:illegal_access");
   EXPECT_EQ(fault_status({.kind = vgpu::FaultKind::kMisaligned}), "runtime_error:misaligned");

@@ -350,6 +350,10 @@ Verdict random_verdict(std::uint64_t seed) {
     launch.count = rng();
     launch.warp_instructions = rng();
     launch.counters = {rng(), rng(), rng(), rng(), rng(), rng(), rng(), rng(), rng()};
+    constexpr const char* kOrigins[] = {"", "own", "framework", "vendor", "jit", "unknown"};
+    launch.origin = kOrigins[integer(std::size(kOrigins))];
+    launch.nanoseconds = rng();
+    launch.graph = flag();
     v.ledger.launches.push_back(launch);
   }
   if (flag() && !v.ledger.launches.empty()) v.outside.launches.push_back(v.ledger.launches.front());
@@ -363,6 +367,9 @@ Verdict random_verdict(std::uint64_t seed) {
   v.ledger.memset_bytes = rng();
   v.ledger.h2d_after_d2h_bytes = rng();
   v.ledger.creation_bytes = rng();
+  v.ledger.threads = rng();
+  v.ledger.dropped = rng();
+  v.ledger.internal = rng();
   if (flag()) v.ledger.fault = fault();
   v.ledger.unread_launch_error = text();
   v.ledger.printf_output = text();
