@@ -15,7 +15,10 @@
 namespace musacoder::cli {
 
 struct JudgeOptions {
-  std::string backend = "vgpu", gpu = "h200", policy = "strict";
+  std::string backend = "auto", gpu = "h200", policy = "strict";
+  bool timing = true;               // the rest of this line and the next: real hardware only
+  int timed_calls = 50;
+  std::vector<std::string> baselines = {"eager", "eager_tf32", "compile", "compile_tf32"};
   int trials = 7;
   std::uint64_t seed = 0;           // 0: drawn from the system
   std::vector<std::string> set;     // "NAME=VALUE"

@@ -1,11 +1,23 @@
 #include "cli/judge_config.h"
 
 #include <charconv>
+#include <vector>
 
 #include "base/files.h"
 #include "base/paths.h"
+#include "device/cuda/nvml.h"
 
 namespace musacoder::cli {
+namespace {
+
+// A usable GPU, and a torch that can use it.
+std::string found_backend(const judge::JudgeConfig& config) {
+  const std::string site = base::site_packages(config.python);
+  const bool torch_for_cuda = base::exists(site + "/torch/lib/libtorch_cuda.so") && base::exists(config.runtime_dir + "/lib/libmusacoder_torch_cuda.so");
+  return torch_for_cuda && device::gpu_probe() ? "cuda" : "vgpu";
+}
+
+}  // namespace
 
 Result<judge::JudgeConfig> judge_config(const JudgeOptions& options) {
   judge::JudgeConfig config;
@@ -15,7 +27,11 @@ Result<judge::JudgeConfig> judge_config(const JudgeOptions& options) {
     return fail(Code::kNotFound, "no python with torch was found; run scripts/setup or set MUSACODER_PYTHON");
   config.cache_dir = base::cache_dir();
   MC_RETURN_IF_ERROR(base::make_dirs(config.cache_dir));
-  config.backend = options.backend;
+  config.backend = options.backend == "auto" ? found_backend(config) : options.backend;
+  config.timing = options.timing;
+  config.timed_calls = options.timed_calls;
+  config.baselines = options.baselines;
+  std::erase(config.baselines, "none");
   config.gpu = options.gpu;
   config.policy = options.policy;
   config.trials = options.trials;

@@ -19,8 +19,10 @@ constexpr const char* kFooter =
     "Environment: MUSACODER_RUNTIME, MUSACODER_PYTHON, MUSACODER_CACHE, MUSACODER_NVCC, NO_COLOR.";
 
 void add_judge_options(CLI::App* app, JudgeOptions& options) {
-  app->add_option("--backend", options.backend, "where candidates run")->capture_default_str()->check(CLI::IsMember({"vgpu"}));
-  app->add_option("--gpu", options.gpu, "GPU model that is presented")
+  app->add_option("--backend", options.backend, "where candidates run: cuda (an NVIDIA GPU), vgpu (a GPU in software), auto (cuda where there is one)")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "vgpu", "cuda"}));
+  app->add_option("--gpu", options.gpu, "GPU model that vgpu presents")
       ->capture_default_str()
       ->check(CLI::IsMember({"h200", "a100", "s5000"}));
   app->add_option("--policy", options.policy, "strict: torch operators are refused; report: they are booked")
@@ -35,6 +37,12 @@ void add_judge_options(CLI::App* app, JudgeOptions& options) {
   app->add_option("--work-budget", options.work_budget, "work of one reference call (FLOPs + bytes) after scaling")
       ->capture_default_str();
   app->add_flag("!--no-audit", options.audit, "skip the task audit with trivial candidates");
+  app->add_flag("!--no-timing", options.timing, "cuda: do not measure time");
+  app->add_option("--timed-calls", options.timed_calls, "cuda: calls that are timed and verified")->capture_default_str()->check(CLI::Range(2, 1000));
+  app->add_option("--baselines", options.baselines, "cuda: what candidates are timed against: eager, eager_tf32, compile, compile_tf32; none")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->check(CLI::IsMember({"eager", "eager_tf32", "compile", "compile_tf32", "none"}));
   app->add_option("--timeout", options.candidate_seconds, "seconds for one candidate, builds excluded")->capture_default_str();
 }
 

@@ -94,6 +94,21 @@ std::string key_line(const Terminal& term, const char* key, const std::string& v
   return text;
 }
 
+// Times of the candidate and of what it is compared with, and what may have disturbed them.
+std::string timing_lines(const Terminal& term, const Verdict& v, int width) {
+  const judge::Timing& t = *v.timing;
+  std::string out = key_line(term, "call", fmt::format("{:.4g} ms median of {} (p10 {:.4g}, p90 {:.4g}); {} calls verified", t.candidate.median,
+                                                       t.candidate.ms.size(), t.candidate.p10, t.candidate.p90, t.verified_calls), width);
+  std::string others;
+  for (const auto& [name, samples] : t.baselines)
+    others += fmt::format("{}{} {:.4g} ms (×{:.3g})", others.empty() ? "" : ", ", safe(name), samples.median,
+                          t.candidate.median > 0 ? samples.median / t.candidate.median : 0);
+  for (const auto& [name, why] : t.unavailable) others += fmt::format("{}{} not available", others.empty() ? "" : ", ", safe(name));
+  out += key_line(term, "baselines", others, width);
+  for (const auto& remark : t.remarks) out += key_line(term, "remark", safe(remark), width);
+  return out;
+}
+
 }  // namespace
 
 std::string verdict_report(const Verdict& v, const Terminal& term, const std::map<std::string, std::string>& sources) {
@@ -112,7 +127,8 @@ std::string verdict_report(const Verdict& v, const Terminal& term, const std::ma
   const judge::Reward reward = judge::reward_of(v);
   out += "\n";
   out += key_line(term, "reward", v.reward ? fmt::format("{:g}  ({})", *v.reward, reward.explanation) : "none  (" + reward.explanation + ")", width);
-  out += key_line(term, "device", fmt::format("{} presenting {}, policy {}", safe(v.backend), safe(v.gpu), safe(v.policy)), width);
+  out += key_line(term, "device", fmt::format("{} {} {}, policy {}", safe(v.backend), v.backend == "vgpu" ? "presenting" : "on", safe(v.gpu), safe(v.policy)), width);
+  if (v.timing && v.timing->measured) out += timing_lines(term, v, width);
   std::string scaled;
   for (const auto& constant : v.scaling)
     if (constant.from != constant.to)

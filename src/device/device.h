@@ -41,7 +41,7 @@ struct GpuState {
   int sm_mhz = 0, memory_mhz = 0, celsius = 0;
   double watts = 0;
   std::vector<std::string> throttle;   // reasons in force
-  int others = 0;                      // processes on the GPU that are not ours
+  int others = -1;                     // processes on the GPU that are not ours; -1 where nobody can tell
 };
 
 struct SessionLimits {

@@ -44,8 +44,7 @@ class Measurement {
   Measurement(const TimingContext& context, Timing& timing) : c_(context), timing_(timing) {}
 
   Result<TimingEnd> run() {
-    MC_ASSIGN_OR_RETURN(json device, c_.lane.ask({{"op", "device"}}, 30));
-    device_ = device.value("device", json::object());
+    MC_ASSIGN_OR_RETURN(device_, c_.lane.ask({{"op", "device"}}, 30));
     flush_bytes_ = 2 * static_cast<std::uint64_t>(std::max(number(device_, "l2_bytes"), 32e6)) + (8u << 20);
     timing_.conditions = fmt::format("{}, driver {}, torch {}, CUDA {}", text(device_, "name"), text(device_, "driver"),
                                      text(device_, "torch"), text(device_, "cuda"));

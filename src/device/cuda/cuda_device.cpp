@@ -3,7 +3,10 @@
 #include <sys/socket.h>
 
 #include <atomic>
+#include <cstdlib>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <utility>
 
 #include "base/json_lines.h"
@@ -153,6 +156,49 @@ class CudaDevice : public Device {
   Capabilities capabilities() const override {
     return {.real_hardware = true, .measures_time = true, .ledger = true, .names_faults = false, .scales_shapes = false};
   }
+  std::string architecture() const override {
+    std::string digits;
+    for (char c : gpu_.capability)
+      if (c != '.') digits += c;
+    return digits;
+  }
+  RunnerNeeds needs() const override {
+    RunnerNeeds needs;
+    needs.torch_device = "torch_cuda";
+    std::error_code error;
+    for (const char* folder : {"/dev", "/dev/nvidia-caps"})
+      for (std::filesystem::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+        if (it->path().filename().string().starts_with("nvidia") && it->is_character_file(error)) needs.device_nodes.push_back(it->path());
+    // Where the driver's and torch's libraries may lie; the driver's settings.
+    if (const char* paths = std::getenv("LD_LIBRARY_PATH")) {
+      std::istringstream in(paths);
+      for (std::string path; std::getline(in, path, ':');)
+        if (path.size() > 1 && path[0] == '/') needs.readable.push_back(path);
+    }
+    needs.readable.push_back("/etc/nvidia");
+    for (const char* name : {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"})
+      if (const char* value = std::getenv(name)) needs.environment[name] = value;
+    needs.environment["CUDA_MODULE_LOADING"] = "LAZY";
+    needs.environment["CUDA_CACHE_DISABLE"] = "1";   // nothing of one candidate serves the next
+    return needs;
+  }
+  GpuState state() override {
+    GpuState state;
+    if (!nvml_) {
+      if (auto opened = Nvml::open(nvml_path_)) nvml_ = std::move(*opened);
+      else return state;
+    }
+    auto sample = nvml_->sample(gpu_.index);
+    if (!sample) return state;
+    state.sm_mhz = static_cast<int>(sample->sm_mhz);
+    state.memory_mhz = static_cast<int>(sample->memory_mhz);
+    state.celsius = static_cast<int>(sample->temperature_c);
+    state.watts = sample->power_w;
+    state.throttle = sample->throttle;
+    // NVML counts processes in the host's numbering: only how many there are can be compared.
+    state.others = -1;
+    return state;
+  }
   Status probe() override {
     MC_ASSIGN_OR_RETURN(GpuInfo now, gpu_probe(nvml_path_));
     if (now.uuid != gpu_.uuid) return fail(Code::kUnavailable, "{} ({}) is gone; {} ({}) answers instead", gpu_.name, gpu_.uuid, now.name, now.uuid);
@@ -168,6 +214,7 @@ class CudaDevice : public Device {
  private:
   GpuInfo gpu_;
   std::string nvml_path_;
+  std::unique_ptr<Nvml> nvml_;
 };
 
 }  // namespace
