@@ -139,13 +139,12 @@ def _result(status, message="", **more):
             "nonfinite_mismatch": 0, "allclose": False, "atol": 1e-4, "rtol": 1e-4, **more}
 
 
-def compare(expected, outputs):
-    """A dict with the keys of the `compare` reply. Does not look at the inputs."""
+def form(expected, outputs):
+    """The reply where structure, place, shapes or dtypes are wrong, without a look at any value; else None."""
     problem = structure(expected.eager, outputs)
     if problem:
         return _result("correctness_error:arity", problem)
-    pairs = list(_walk(expected.eager, outputs))
-    for (path, (e, g)) in pairs:
+    for (path, (e, g)) in _walk(expected.eager, outputs):
         name = f"output{path}"
         if not isinstance(e, torch.Tensor):
             continue
@@ -156,6 +155,15 @@ def compare(expected, outputs):
         if g.dtype != e.dtype:
             return _result("correctness_error:dtype",
                            f"{name} has dtype {dtype_name(g.dtype)}, the reference {dtype_name(e.dtype)}")
+    return None
+
+
+def compare(expected, outputs):
+    """A dict with the keys of the `compare` reply. Does not look at the inputs."""
+    result = form(expected, outputs)
+    if result is not None:
+        return result
+    pairs = list(_walk(expected.eager, outputs))
     mismatched = total = nonfinite = 0
     wrong = []
     worst, worst_at, n_tensor = None, None, 0

@@ -43,7 +43,7 @@ def sample(name, shape, dtype, generator):
     elif name == "sparse_outliers":
         values = normal(shape)
         pick = torch.rand(shape, dtype=torch.float32, generator=generator, device=generator.device)
-        values = torch.where(pick < DENSITY, values, torch.zeros((), dtype=wide))
+        values = torch.where(pick < DENSITY, values, torch.zeros((), dtype=wide, device=values.device))
         count = max(1, values.numel() // 1000) if values.numel() else 0
         where = torch.randint(0, max(1, values.numel()), (count,), generator=generator, device=generator.device)
         sign = torch.randint(0, 2, (count,), generator=generator, device=generator.device) * 2 - 1

@@ -39,6 +39,8 @@ class Options:
     work_budget: float = WORK_BUDGET
     memory_budget: float = MEMORY_BUDGET
     seed: int = STATE_SEED
+    device: str = "cpu"                  # "cuda", or "host" for the device mode without a GPU (musaref/device)
+    device_memory: float = 0.0           # bytes that a task of the device mode may take; 0: a share of the device's
 
 
 def strict_precision():
@@ -60,7 +62,7 @@ class Trial:
         self.inputs = None              # as the candidate gets them
         self.expected = None            # compare.Expected of the outputs
         self.expected_after = None      # compare.Expected of mutated inputs, by position
-        self.usual_rms = ()
+        self.gold = "float64"           # what gold is: float64, or the eager result in the task's dtype ("float32")
         self.drew = False               # whether forward drew random numbers
         self.varies = set()             # what other seeds of forward were seen to change (Task._varies)
         self.seeds_tried, self.seconds = 0, 0.0
@@ -79,10 +81,11 @@ class Scaling:
 
 class Task:
     # What another place of execution does in its own way (musaref/device/task.py).
+    context = None                       # what the tasks of one device share; None on the host
     device = None                        # where parameters, inputs and results are; None: on the host, untouched
     expected_type = Expected
     same = staticmethod(bitwise_equal)
-    rounded_ops, naive_sums = RoundedOps, NaiveSums
+    naive_sums = NaiveSums
 
     def place(self):
         """A context that decides where the tensors of task code go."""
@@ -235,11 +238,15 @@ class Task:
         if trial is None:
             trial = self._make_trial(index, seed)
             self.trials[key] = trial
-            while len(self.trials) > 1 and sum(t.bytes() for t in self.trials.values()) > TRIAL_CACHE_BYTES:
-                self.trials.popitem(last=False)
+            self._made(key, trial)
         self.trials.move_to_end(key)
         self.latest[index] = trial
         return trial
+
+    def _made(self, key, trial):
+        """Keeps the cache of trials, to which this one was just added, within its bytes."""
+        while len(self.trials) > 1 and sum(t.bytes() for t in self.trials.values()) > TRIAL_CACHE_BYTES:
+            self.trials.popitem(last=False)
 
     def _make_trial(self, index, seed):
         name = name_of(index)
@@ -283,7 +290,7 @@ class Task:
         eps = EPS[self._dtype(inputs)]
         return [self._stage("forward in float64", self.reference.gold, inputs, seed,
                             lambda tree: perturbed(tree, eps / 2, noise))[0],
-                self._stage("forward in float64", self.reference.gold, inputs, seed, None, self.rounded_ops(eps, noise))[0]]
+                self._stage("forward in float64", self.reference.gold, inputs, seed, None, RoundedOps(eps, noise))[0]]
 
     def _naive(self, inputs, seed, eager):
         """The result with naive float32 sums; None where the task has none, or cannot be run so."""

@@ -133,15 +133,12 @@ class RoundedOps(TorchDispatchMode):
         super().__init__()
         self.unit, self.generator = unit, generator
 
-    def sign(self):
-        return 1.0 if torch.rand((), generator=self.generator).item() < 0.5 else -1.0
-
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
         name = func._overloadpacket.__name__
         if func.is_view or name in _COPIES or name in _CREATES or name in _RANDOM or name == "copy_":
             return out
-        sign = self.sign()
+        sign = 1.0 if torch.rand((), generator=self.generator).item() < 0.5 else -1.0
         for tensor in _tensors(out if isinstance(out, (list, tuple)) else (out,)):
             if tensor.dtype == torch.float64 and not any(tensor is a for a in args if not name.endswith("_")):
                 tensor.mul_(1.0 + sign * self.unit)
