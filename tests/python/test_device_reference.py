@@ -1,11 +1,10 @@
 """The reference runner's device mode, through the real process and its socket, with the host in the place of a GPU.
 
-The candidate is played by this file: it maps the arena, reads the inputs where the reply says and writes outputs to its slots.
+The candidate is played by reference_client: it maps the arena, reads the inputs where the reply says, writes outputs to its slots.
 """
 
 import json
 import math
-import mmap
 import os
 import pathlib
 import sys
@@ -27,8 +26,8 @@ from musaref.device.tiles import Largest, digest, memory, same  # noqa: E402
 from musaref.errors import TaskError, classify  # noqa: E402
 from musaref.session import Options  # noqa: E402
 from musaref.tolerance import largest  # noqa: E402
-from musaref.tree import DTYPES, dtype_name, leaves, tree_map  # noqa: E402
-from test_reference_runner import Runner  # noqa: E402
+from musaref.tree import tree_map  # noqa: E402
+from reference_client import DeviceJudge  # noqa: E402
 from timed_loop import TimedLoop  # noqa: E402
 
 HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
@@ -42,88 +41,11 @@ def source(body, inputs="[torch.rand(40, 33)]", init="[]", constants=""):
 RELU = source("def forward(self, x):\n    return torch.relu(x)")
 
 
-class Judge:
-    """Asks the runner and plays the candidate's process."""
-
-    def __init__(self, run_dir):
-        self.run_dir = str(run_dir)
-        self.runner = Runner(run_dir)
-        self.maps = {}
-        self.last = None
-
-    def ask(self, **request):
-        return self.runner.ask(**request)
-
-    def good(self, **request):
-        reply = self.ask(**request)
-        assert reply["ok"], reply
-        return reply
-
-    def open(self, code, **more):
-        return self.good(op="open", task="t", code=code, device="host", **more)
-
-    def arena(self, node):
-        if node["id"] not in self.maps:
-            with open(os.path.join(self.run_dir, node["file"]), "r+b") as file:
-                self.maps[node["id"]] = torch.frombuffer(mmap.mmap(file.fileno(), node["bytes"]), dtype=torch.uint8)
-        self.last = self.maps[node["id"]]
-        return self.last
-
-    def value(self, node, arena):
-        """The value of a tree; its tensors are views of the arena."""
-        kind = node["t"]
-        if kind == "tensor":
-            data = arena[node["arena"]:node["arena"] + node["nbytes"]].view(DTYPES[node["dtype"]])
-            return data.as_strided(node["shape"], node["strides"])
-        if kind in ("list", "tuple"):
-            return [self.value(item, arena) for item in node["items"]]
-        return node.get("v")
-
-    def claims(self, outputs, slots, arena):
-        """Copies outputs to their slots and tells so; what does not fit gets no slot."""
-        count = iter(range(len(slots)))
-
-        def claim(value):
-            if isinstance(value, torch.Tensor):
-                node = {"t": "tensor", "dtype": dtype_name(value.dtype), "shape": list(value.shape), "strides": list(value.stride()),
-                        "device": "cuda"}
-                at = next(count, None)
-                if at is not None and value.numel() * value.element_size() == slots[at]["nbytes"]:
-                    begin = slots[at]["arena"]
-                    arena[begin:begin + slots[at]["nbytes"]] = value.contiguous().reshape(-1).view(torch.uint8)
-                    node["slot"] = at
-                return node
-            if isinstance(value, (list, tuple)):
-                return {"t": "tuple" if isinstance(value, tuple) else "list", "items": [claim(v) for v in value]}
-            if isinstance(value, dict):
-                return {"t": "dict", "keys": list(value), "items": [claim(v) for v in value.values()]}
-            if value is None:
-                return {"t": "none"}
-            return {"t": type(value).__name__, "v": value}
-        return claim(outputs)
-
-    def trial(self, handle, index, seed, candidate, spoil=None, **more):
-        """The reply to `compare` for what the candidate makes of the trial's inputs; None when the trial is skipped."""
-        trial = self.good(op="trial", handle=handle, index=index, seed=seed, **more)
-        if trial["skipped"]:
-            return None
-        arena = self.arena(trial["arena"])
-        inputs = self.value(trial["inputs"], arena)
-        with torch.no_grad():
-            outputs = candidate(*inputs)
-        tree = self.claims(outputs, trial["outputs"], arena)
-        if spoil is not None:
-            spoil(trial, arena, tree)
-        return self.good(op="compare", handle=handle, index=index, outputs=tree)
-
-
 @pytest.fixture
 def judge(tmp_path):
-    judge = Judge(tmp_path)
+    judge = DeviceJudge(tmp_path)
     yield judge
-    judge.last = None
-    judge.maps.clear()
-    assert judge.runner.end() == b""       # what tasks print is not ours to print
+    assert judge.end() == b""       # what tasks print is not ours to print
 
 
 # ---- through the socket ----
@@ -287,21 +209,6 @@ def test_the_arena_grows_and_belongs_to_one_task(judge):
     assert judge.trial(judge.open(RELU)["handle"], 0, 1, torch.relu)["pass"]
 
 
-def run_timed(judge, handle, candidate, calls=4, seed=7, spoil=None, **more):
-    timed = judge.good(op="timed", handle=handle, calls=calls, seed=seed, **more)
-    arena = judge.arena(timed["arena"])
-    place = judge.value(timed["place"], arena)
-    claims = []
-    for k in range(calls):
-        for (_, target), (_, value) in zip(leaves(place), leaves(judge.value(timed["sets"][k % len(timed["sets"])], arena)), strict=True):
-            if isinstance(target, torch.Tensor):
-                target.copy_(value)
-        claims.append(judge.claims(candidate(k, *place), timed["outputs"][k], arena))
-    if spoil is not None:
-        spoil(timed, arena, claims)
-    return judge.good(op="compare_timed", handle=handle, claims=claims), timed
-
-
 def test_timed_calls(judge):
     opened = judge.open(source("def __init__(self):\n    super().__init__()\n    self.l = nn.Linear(33, 20)\n"
                                "def forward(self, x):\n    return torch.tanh(self.l(x)), x.argmax(1)"))
@@ -311,7 +218,7 @@ def test_timed_calls(judge):
 
     def right(k, x):
         return torch.tanh(layer(x)), x.argmax(1)
-    result, timed = run_timed(judge, handle, right)
+    result, timed = judge.timed(handle, right)
     assert result["pass"] and result["failed"] is None and result["compared"] == [40 * 21] * 4, result
     assert len(timed["sets"]) == 4 and len(timed["outputs"]) == 4
     arena = judge.arena(timed["arena"])
@@ -326,30 +233,30 @@ def test_timed_calls(judge):
     def replay(k, x):
         first.append(right(k, x))
         return first[0]
-    result, _ = run_timed(judge, handle, replay)
+    result, _ = judge.timed(handle, replay)
     assert not result["pass"] and result["failed"] == 1 and result["status"] == "correctness_error:values"
     assert result["worst"]["call"] == 1 and result["message"].startswith("call 1: ")
     slow = [lambda k, x: (right(k, x)[0] * (1.001 if k == 3 else 1), x.argmax(1)), lambda k, x: right(k, x)[0]]
-    assert run_timed(judge, handle, slow[0])[0]["failed"] == 3
-    assert run_timed(judge, handle, slow[1])[0]["status"] == "correctness_error:arity"
+    assert judge.timed(handle, slow[0])[0]["failed"] == 3
+    assert judge.timed(handle, slow[1])[0]["status"] == "correctness_error:arity"
 
     def mutates(k, x):
         out = right(k, x)
         x.zero_()
         return out
-    assert run_timed(judge, handle, mutates)[0]["status"] == "cheating:input_mutation"
+    assert judge.timed(handle, mutates)[0]["status"] == "cheating:input_mutation"
 
     def overrun(timed, arena, claims):
         node = timed["place"]["items"][0]
         arena[node["arena"] + node["nbytes"]] = 0
-    result, _ = run_timed(judge, handle, right, spoil=overrun)
+    result, _ = judge.timed(handle, right, spoil=overrun)
     assert result["status"] == "runtime_error:illegal_access" and " 0 bytes past it" in result["message"]
     assert judge.trial(handle, 0, 1, lambda x: right(0, x))["pass"]
 
 
 def test_timed_calls_of_a_mutating_reference(judge):
     handle = judge.open(source("def forward(self, x):\n    x.mul_(2)\n    return x + 1"))["handle"]
-    assert run_timed(judge, handle, lambda k, x: x.mul_(2) + 1)[0]["pass"]
+    assert judge.timed(handle, lambda k, x: x.mul_(2) + 1)[0]["pass"]
 
 
 def test_sensitive_elements_in_timed_calls(judge):
@@ -360,7 +267,7 @@ def test_sensitive_elements_in_timed_calls(judge):
     def honest(k, x):
         x = x * 40
         return torch.tanh(torch.stack([(x * row).flip(1).cumsum(1)[:, -1] for row in x], 1) - 9600)
-    result, _ = run_timed(judge, handle, honest)
+    result, _ = judge.timed(handle, honest)
     assert result["pass"], result
 
 
@@ -459,7 +366,7 @@ def _compare_modes(judge, Task):
             def candidate(*inputs, trial=trial, host=host):
                 inputs = [x.clone() if isinstance(x, torch.Tensor) else x for x in inputs]
                 for a, b in zip(inputs, trial.inputs, strict=True):      # the host draws the same values
-                    assert not isinstance(a, torch.Tensor) or same(a, b.contiguous() if b.stride() != a.stride() else b), path
+                    assert not isinstance(a, torch.Tensor) or same(a, b.contiguous() if b.stride() != a.stride() else b)
                 return host._run(trial.inputs, trial.seed)[0]
             result = judge.trial(opened["handle"], index, 50 + index, candidate)
             assert (result is None) == bool(trial.skipped), (path, index, trial.skipped)
