@@ -442,6 +442,92 @@ def test_gold_of_the_eager_result_is_wider(tmp_path):
     assert not task.verdict(single, single.expected.eager.bfloat16().float())["pass"]
 
 
+def test_naive_sums_in_the_device_memory_add_in_the_same_order(monkeypatch):
+    from musaref.device import task as module
+    from musaref.naive import NaiveSums
+    x = torch.rand(33, 70, 5, generator=torch.Generator().manual_seed(3)) + 1
+    for run in (lambda: x.sum(1), lambda: x.mean((0, 2), keepdim=True), lambda: x.softmax(1), lambda: x.sum(),
+                lambda: torch.nn.functional.layer_norm(x, (70, 5)), lambda: x.cumsum(1)):
+        with NaiveSums():
+            want = run()
+        with module.DeviceNaive():
+            assert torch.equal(run(), want)
+    monkeypatch.setattr(module, "NAIVE_ON_HOST", 0)
+    with module.DeviceNaive():
+        assert torch.equal(x.sum(1), NaiveSums().in_order(x, [1], False))
+        assert torch.equal(x.sum((0, 2), keepdim=True), NaiveSums().in_order(x, [0, 2], True))
+        monkeypatch.setattr(module, "NAIVE_STEPS", 69)
+        with pytest.raises(module.NotCheap):
+            x.sum(1)
+
+
+def test_timed_calls_share_slots_where_memory_is_short(tmp_path, monkeypatch):
+    from musaref.device import task as module
+    context = Context("cpu", str(tmp_path))
+    task = DeviceTask(source("def forward(self, x):\n    return x * 2", "[torch.rand(64, 1000)]"), "t",
+                      Options(scale="full", device="host"), context)
+    monkeypatch.setattr(module, "TIMED_SHARE", ((1 << 20) + 6 * 257_000) / context.total)
+    reply = task.lay_timed(5, 3)
+    laid = context.arena.owner
+    assert laid.groups == 3 and len(reply["sets"]) == 2 and reply["outputs"][0] == reply["outputs"][3] != reply["outputs"][1]
+    assert reply["seeds"] == [laid.seeds[0], laid.seeds[1]] * 2 + [laid.seeds[0]]
+
+    def call(k, factor=2):
+        x, _ = task.make_inputs("own", laid.seeds[k % 2])
+        task._write(x, laid.inputs)
+        slot = laid.slots[k][0][0]
+        context.arena.view(slot, torch.float32).copy_((x[0] * factor).view(-1))
+        return {"t": "tensor", "dtype": "float32", "shape": [64, 1000], "device": "cuda", "slot": 0}
+    result = task.compare_timed([call(k) for k in range(5)])
+    assert result["pass"] and result["compared"] == [0, 0, 64_000, 64_000, 64_000]
+    task.lay_timed(5, 3)
+    laid = context.arena.owner
+    assert task.compare_timed([call(k, 2 if k != 2 else 3) for k in range(5)])["failed"] == 2
+    context.arena.drop()
+
+
+def test_trials_are_given_up_for_others(tmp_path, monkeypatch):
+    from musaref.device import task as module
+    context = Context("cpu", str(tmp_path))
+    one, other = (DeviceTask(source(f"def forward(self, x):\n    return x * {k}"), "t", Options(scale="full", device="host"), context)
+                  for k in (2, 3))
+    one.trial(0, 1)
+    size = sum(context.cached.values())
+    monkeypatch.setattr(module, "CACHE_SHARE", 2.5 * size / context.total)
+    other.trial(0, 1)
+    assert len(one.trials) == 1 and len(context.cached) == 2
+    other.trial(1, 1)
+    assert not one.trials and not one.latest and len(other.trials) == 2
+    context.relieve()
+    assert not other.trials and other.trial(1, 1).expected is not None
+    other.close()
+    assert not context.cached
+
+
+def test_full_memory_is_tried_once_more(tmp_path, monkeypatch):
+    from musaref.server import Server
+    server = Server(str(tmp_path))
+    server.threads = torch.get_num_threads()
+
+    def ask(**request):
+        return server.answer(json.dumps(request).encode())
+    handle = ask(op="open", code=RELU, device="host")["handle"]
+    calls = []
+
+    def short(self, index, seed, move=False):
+        calls.append(index)
+        if len(calls) < full:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+        return {"distribution": "own"}
+    monkeypatch.setattr(DeviceTask, "lay_trial", short)
+    full = 2
+    assert ask(op="trial", handle=handle, index=0, seed=1)["ok"] and len(calls) == 2
+    calls.clear()
+    full = 9
+    reply = ask(op="trial", handle=handle, index=0, seed=1)
+    assert reply["status"] == "infra:device_memory" and len(calls) == 2
+
+
 def test_plan_and_arena(tmp_path):
     arena, plan = Arena("cpu", str(tmp_path)), Plan(shift=3 * ALIGN)
     slots = [plan.add(n, f"input {i}") for i, n in enumerate((0, 1, 3, 513, 4096))]

@@ -19,8 +19,13 @@ LOW = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def seed_all(seed):
-    """Every generator that task code may use."""
-    torch.manual_seed(seed)
+    """Every generator that task code may use.
+
+    As torch.manual_seed does; that would also queue a call, with the stack as text, for every backend that is not in use.
+    """
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(seed)
     random.seed(seed)
     try:
         import numpy

@@ -443,7 +443,7 @@ class DeviceTask(Task):
         laid.seeds, laid.model, laid.sets = used, model, len(used)
         arena.owner = laid
         self.context.tidy()
-        return {"sets": trees, "place": self._tree(first, inputs),
+        return {"sets": trees, "seeds": [used[k % len(used)] for k in range(calls)], "place": self._tree(first, inputs),
                 "outputs": [[slot.node() for slot, _ in laid.slots[k]] for k in range(calls)], "arena": arena.node()}
 
     def _share(self, calls, inputs, outputs):

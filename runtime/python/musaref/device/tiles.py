@@ -97,7 +97,7 @@ def root_mean_square(t):
         ok = torch.isfinite(x)
         total += torch.where(ok, x, 0.0).square_().sum()
         finite += ok.sum()
-    total, finite = float(total), int(finite)
+    total, finite = torch.stack([total, finite.double()]).tolist()
     return (total / finite) ** 0.5 if finite else 0.0, finite == t.numel()
 
 
