@@ -4,8 +4,6 @@ import json
 import math
 import os
 import pathlib
-import socket
-import subprocess
 import sys
 
 import pytest
@@ -14,6 +12,7 @@ torch = pytest.importorskip("torch")
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "runtime" / "python"))
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 from musaref.audit import audit  # noqa: E402
 from musaref.compare import Expected, compare  # noqa: E402
@@ -23,6 +22,7 @@ from musaref.scaling import snap  # noqa: E402
 from musaref.session import Options, Task  # noqa: E402
 from musaref.source import TaskSource  # noqa: E402
 from musaref.tree import FileWriter, OnCpu, decode, encode  # noqa: E402
+from reference_client import Runner  # noqa: E402
 
 HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
 
@@ -543,27 +543,6 @@ def test_trees_round_trip(tmp_path):
                 {"t": "tensor", "dtype": "float32", "shape": [2], "strides": [1]}):
         with pytest.raises(TaskError):
             decode(bad, str(tmp_path))
-
-
-class Runner:
-    def __init__(self, run_dir):
-        ours, theirs = socket.socketpair()
-        self.process = subprocess.Popen([sys.executable, str(ROOT / "runtime" / "python" / "reference_runner.py"), "--fd",
-                                         str(theirs.fileno()), "--run-dir", str(run_dir)], pass_fds=[theirs.fileno()],
-                                        stdout=subprocess.PIPE)
-        theirs.close()
-        ours.settimeout(120)
-        self.file = ours.makefile("rwb")
-
-    def ask(self, **request):
-        self.file.write(json.dumps(request).encode() + b"\n")
-        self.file.flush()
-        return json.loads(self.file.readline())
-
-    def end(self):
-        self.file.close()
-        out, _ = self.process.communicate(timeout=30)
-        return out
 
 
 def test_protocol(tmp_path):

@@ -13,4 +13,5 @@ The modules, from the outside in:
 | `compare`, `tolerance` | the verdict over one set of outputs, and every constant in it |
 | `audit` | trivial candidates that must fail on a task before it is used |
 | `trace`, `tree`, `errors` | operator counting, values ↔ JSON and files, named failures |
+| `device` | the same on real hardware: everything stays in device memory |
 """

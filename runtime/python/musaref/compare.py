@@ -11,19 +11,32 @@ import math
 
 import torch
 
-from .tolerance import ALLCLOSE, Leaf, real
+from .tolerance import ALLCLOSE, Bounds, Leaf, real
 from .tree import OnCpu, dtype_name, number
 
 
 class Expected:
     """The reference's result: the eager tree with a `Leaf` for every floating tensor (by path order)."""
 
+    leaf_type = Leaf
+
     def __init__(self, eager, gold, shaken=(), terms=0, naive=None):
         self.eager = eager
         count = len(shaken)
         pairs = list(_walk(eager, gold, *shaken, *([] if naive is None else [naive])))
-        self.leaves = [(path, e, Leaf(e, g, s[:count], terms, s[count] if naive is not None else None)
+        self.leaves = [(path, e, self.leaf_type(e, g, s[:count], terms, s[count] if naive is not None else None)
                         if _floating(e) and _floating(g) and g.shape == e.shape else g) for path, (e, g, *s) in pairs]
+
+    # How tensors of equal shape and dtype are compared.
+
+    def floats(self, leaf, got):
+        return _floats(leaf, got)
+
+    def exact(self, eager, gold, got):
+        return _exact(eager, gold, got)
+
+    def allclose(self, outputs):
+        return allclose(self.eager, outputs)
 
 
 def _floating(value):
@@ -102,8 +115,13 @@ def _same_special(a, b):
     return (torch.isnan(a) & torch.isnan(b)) | (torch.isinf(a) & (a == b))
 
 
-def allclose(eager, got):
-    """(passes, atol, rtol) of KernelBench's rule over all outputs."""
+def _close(got, eager, limit):
+    wide = torch.complex128 if eager.is_complex() else torch.float64
+    return torch.allclose(got.to(wide), eager.to(wide), rtol=limit, atol=limit)
+
+
+def allclose(eager, got, close=_close, equal=torch.equal):
+    """(passes, atol, rtol) of KernelBench's rule over all outputs; `close` and `equal` compare two tensors."""
     ok, tolerance = True, 1e-4
     for _, (e, g) in _walk(eager, got):
         if not isinstance(e, torch.Tensor):
@@ -112,11 +130,7 @@ def allclose(eager, got):
             return False, tolerance, tolerance
         limit = ALLCLOSE.get(e.dtype, 1e-4)
         tolerance = max(tolerance, limit)
-        if _floating(e):
-            wide = torch.complex128 if e.is_complex() else torch.float64
-            ok = ok and torch.allclose(g.to(wide), e.to(wide), rtol=limit, atol=limit)
-        else:
-            ok = ok and torch.equal(g.to(e.dtype), e)
+        ok = ok and (close(g, e, limit) if _floating(e) else equal(g.to(e.dtype), e))
     return ok, tolerance, tolerance
 
 
@@ -125,13 +139,12 @@ def _result(status, message="", **more):
             "nonfinite_mismatch": 0, "allclose": False, "atol": 1e-4, "rtol": 1e-4, **more}
 
 
-def compare(expected, outputs):
-    """A dict with the keys of the `compare` reply. Does not look at the inputs."""
+def form(expected, outputs):
+    """The reply where structure, place, shapes or dtypes are wrong, without a look at any value; else None."""
     problem = structure(expected.eager, outputs)
     if problem:
         return _result("correctness_error:arity", problem)
-    pairs = list(_walk(expected.eager, outputs))
-    for (path, (e, g)) in pairs:
+    for (path, (e, g)) in _walk(expected.eager, outputs):
         name = f"output{path}"
         if not isinstance(e, torch.Tensor):
             continue
@@ -142,6 +155,15 @@ def compare(expected, outputs):
         if g.dtype != e.dtype:
             return _result("correctness_error:dtype",
                            f"{name} has dtype {dtype_name(g.dtype)}, the reference {dtype_name(e.dtype)}")
+    return None
+
+
+def compare(expected, outputs):
+    """A dict with the keys of the `compare` reply. Does not look at the inputs."""
+    result = form(expected, outputs)
+    if result is not None:
+        return result
+    pairs = list(_walk(expected.eager, outputs))
     mismatched = total = nonfinite = 0
     wrong = []
     worst, worst_at, n_tensor = None, None, 0
@@ -156,21 +178,19 @@ def compare(expected, outputs):
             continue
         total += e.numel()
         if e.numel():
-            if isinstance(leaf, Leaf):
-                bad, special, found = _floats(leaf, g)
-                shape = e.shape
+            if isinstance(leaf, Bounds):
+                bad, special, found = expected.floats(leaf, g)
             else:
-                bad, special, found = _exact(e, leaf, g)
-                shape = e.shape
+                bad, special, found = expected.exact(e, leaf, g)
             mismatched += bad
             nonfinite += special
             if bad:
                 wrong.append(path)
             if worst is None or found[0] > worst[0]:
                 flat = found[1] // 2 if e.is_complex() else found[1]
-                worst, worst_at = found, (n_tensor, path, _index(flat, shape))
+                worst, worst_at = found, (n_tensor, path, _index(flat, e.shape))
         n_tensor += 1
-    close, atol, rtol = allclose(expected.eager, outputs)
+    close, atol, rtol = expected.allclose(outputs)
     report = None
     if worst is not None:
         ratio, _, want, got, error, budget = worst

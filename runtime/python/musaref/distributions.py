@@ -25,28 +25,28 @@ def name_of(index):
 
 
 def sample(name, shape, dtype, generator):
-    """A tensor of `shape` from a distribution; deterministic in the generator's state."""
+    """A tensor of `shape` from a distribution, where the generator is; deterministic in the generator's state."""
     wide = torch.float64 if dtype == torch.float64 else torch.float32
     half = dtype in (torch.float16, torch.bfloat16)
 
     def normal(size):
-        return torch.randn(size, dtype=wide, generator=generator)
+        return torch.randn(size, dtype=wide, generator=generator, device=generator.device)
 
     if name == "normal":
         values = normal(shape)
     elif name == "uniform":
-        values = torch.rand(shape, dtype=wide, generator=generator) * 2 - 1
+        values = torch.rand(shape, dtype=wide, generator=generator, device=generator.device) * 2 - 1
     elif name == "large":
         values = normal(shape) * (LARGE_HALF if half else LARGE)
     elif name == "tiny":
         values = normal(shape) * TINY
     elif name == "sparse_outliers":
         values = normal(shape)
-        pick = torch.rand(shape, dtype=torch.float32, generator=generator)
-        values = torch.where(pick < DENSITY, values, torch.zeros((), dtype=wide))
+        pick = torch.rand(shape, dtype=torch.float32, generator=generator, device=generator.device)
+        values = torch.where(pick < DENSITY, values, torch.zeros((), dtype=wide, device=values.device))
         count = max(1, values.numel() // 1000) if values.numel() else 0
-        where = torch.randint(0, max(1, values.numel()), (count,), generator=generator)
-        sign = torch.randint(0, 2, (count,), generator=generator) * 2 - 1
+        where = torch.randint(0, max(1, values.numel()), (count,), generator=generator, device=generator.device)
+        sign = torch.randint(0, 2, (count,), generator=generator, device=generator.device) * 2 - 1
         values.view(-1)[where] = sign.to(wide) * (OUTLIER_HALF if half else OUTLIER)
     elif name == "constant_rows":
         rows = list(shape)
@@ -62,21 +62,36 @@ def sample(name, shape, dtype, generator):
 _MAKERS = {"rand", "randn", "rand_like", "randn_like", "normal", "uniform_", "normal_"}
 
 
-class Draw(TorchFunctionMode):
-    """While entered, random float tensors with more than one element come from the named distribution."""
+def fill(out, name, generator, tile):
+    """`sample` into `out`, `tile` elements at a time where that is possible: no temporaries of the size of `out`."""
+    if out.numel() <= tile or name == "constant_rows" or not out.is_contiguous():
+        out.copy_(sample(name, out.shape, out.dtype, generator))
+        return
+    flat = out.view(-1)
+    for start in range(0, out.numel(), tile):
+        part = flat[start:start + tile]
+        part.copy_(sample(name, part.shape, out.dtype, generator))
 
-    def __init__(self, name, seed):
+
+class Draw(TorchFunctionMode):
+    """While entered, random float tensors with more than one element come from the named distribution.
+
+    Only tensors on `device`; larger ones than `tile` elements are filled piece by piece (other values, same distribution).
+    """
+
+    def __init__(self, name, seed, device="cpu", tile=1 << 62):
         super().__init__()
-        self.name = name
-        self.generator = torch.Generator().manual_seed((seed * 0x9E3779B1 + 0x7F4A7C15) % (1 << 63))
+        self.name, self.tile = name, tile
+        self.device = torch.device(device)
+        self.generator = torch.Generator(self.device).manual_seed((seed * 0x9E3779B1 + 0x7F4A7C15) % (1 << 63))
         self.drawn = 0
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         out = func(*args, **(kwargs or {}))
         if getattr(func, "__name__", "") in _MAKERS and isinstance(out, torch.Tensor) and out.is_floating_point() \
-                and out.numel() > 1 and out.device.type == "cpu":
+                and out.numel() > 1 and out.device.type == self.device.type:
             self.drawn += 1
             if self.name != "own":
                 with torch._C.DisableTorchFunction():
-                    out.detach().copy_(sample(self.name, out.shape, out.dtype, self.generator))
+                    fill(out.detach(), self.name, self.generator, self.tile)
         return out

@@ -25,6 +25,10 @@ _UNAVAILABLE = {
     "NetworkRefused", "URLError", "HTTPError", "ConnectionError", "LocalEntryNotFoundError", "OfflineModeIsEnabled",
     "RepositoryNotFoundError", "MaxRetryError", "ConnectTimeout", "gaierror",
 }
+_DEVICE_MEMORY = ("CUDA out of memory", "CUDA error: out of memory", "CUBLAS_STATUS_ALLOC_FAILED", "CUDNN_STATUS_ALLOC_FAILED",
+                  "CUFFT_ALLOC_FAILED")
+_DEVICE = ("CUDA error", "CUDNN_STATUS_EXECUTION_FAILED")
+_REFUSED_BY_LIBRARY = ("CUBLAS_STATUS_NOT_SUPPORTED", "CUBLAS_STATUS_INVALID_VALUE", "CUBLAS_STATUS_ARCH_MISMATCH")
 _MEMORY = ("can't allocate memory", "not enough memory", "Cannot allocate memory", "Storage size calculation overflowed")
 
 
@@ -44,6 +48,17 @@ def where(error):
     return ""
 
 
+def device_fault(error):
+    """`infra:device_memory` or `infra:device` for what torch raises when a GPU is full or its context is dead, else ""."""
+    text = str(error) if isinstance(error, RuntimeError) else ""
+    if type(error).__name__ == "OutOfMemoryError" or any(m in text for m in _DEVICE_MEMORY):
+        return "infra:device_memory"
+    if type(error).__name__ == "AcceleratorError" or (any(m in text for m in _DEVICE) and
+                                                      not any(m in text for m in _REFUSED_BY_LIBRARY)):
+        return "infra:device"
+    return ""
+
+
 def classify(error, stage):
     """A TaskError for whatever task code raised at `stage` (load, get_inputs, __init__, forward, …)."""
     if isinstance(error, TaskError):
@@ -53,6 +68,10 @@ def classify(error, stage):
     place = where(error)
     text = f"{type(error).__name__}: {str(error).strip()[:1500]}" if str(error) else type(error).__name__
     message = f"{stage}: {text}" + (f" ({place})" if place else "")
+    for link in _chain(error):
+        fault = device_fault(link)
+        if fault:
+            return TaskError(fault, message)
     for link in _chain(error):
         if type(link).__name__ in _UNAVAILABLE or any(k.__name__ in _UNAVAILABLE for k in type(link).__mro__):
             return TaskError("invalid_task:unavailable", f"the task needs the network: {message}")

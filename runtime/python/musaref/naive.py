@@ -25,19 +25,24 @@ def in_order(x, dims, keepdim):
     return out.reshape([1 if d in dims else x.shape[d] for d in range(x.dim())]) if keepdim else out
 
 
-def _mean(x, dims):
-    count = 1
-    for d in dims:
-        count *= x.shape[d]
-    return in_order(x, dims, True) / count
-
-
 class NaiveSums(TorchDispatchMode):
     """Replaces the operators named above while it is entered; `changed` tells whether it met any."""
 
     def __init__(self):
         super().__init__()
         self.changed = False
+
+    def in_order(self, x, dims, keepdim):
+        return in_order(x, dims, keepdim)
+
+    def running(self, x, dim):
+        return torch.from_numpy(numpy.add.accumulate(x.contiguous().numpy(), axis=dim, dtype=numpy.float32))
+
+    def _mean(self, x, dims):
+        count = 1
+        for d in dims:
+            count *= x.shape[d]
+        return self.in_order(x, dims, True) / count
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -53,33 +58,33 @@ class NaiveSums(TorchDispatchMode):
         if op in (aten.sum, aten.mean):
             dims = args[1] if len(args) > 1 and args[1] is not None else []
             dims = [dims] if isinstance(dims, int) else list(dims)
-            total = in_order(x, dims, args[2] if len(args) > 2 else kwargs.get("keepdim", False))
+            total = self.in_order(x, dims, args[2] if len(args) > 2 else kwargs.get("keepdim", False))
             return total if op is aten.sum else total / (x.numel() / max(1, total.numel()))
         if op in (aten._softmax, aten._log_softmax):
             shifted = x - x.amax(args[1], keepdim=True)
             e = torch.exp(shifted)
-            total = in_order(e, [args[1]], True)
+            total = self.in_order(e, [args[1]], True)
             return e / total if op is aten._softmax else shifted - torch.log(total)
         if op is aten.cumsum:
-            return torch.from_numpy(numpy.add.accumulate(x.contiguous().numpy(), axis=args[1], dtype=numpy.float32))
+            return self.running(x, args[1])
         if op is aten.native_layer_norm:
             dims = list(range(x.dim() - len(args[1]), x.dim()))
-            mean = _mean(x, dims)
-            inverse = torch.rsqrt(_mean((x - mean) ** 2, dims) + args[4])
+            mean = self._mean(x, dims)
+            inverse = torch.rsqrt(self._mean((x - mean) ** 2, dims) + args[4])
             return self._affine((x - mean) * inverse, args[2], args[3]), mean, inverse
         if op is aten.native_group_norm:
             n, channels, groups = args[3], args[4], args[6]
             grouped = x.reshape(n, groups, -1)
-            mean = _mean(grouped, [2])
-            inverse = torch.rsqrt(_mean((grouped - mean) ** 2, [2]) + args[7])
+            mean = self._mean(grouped, [2])
+            inverse = torch.rsqrt(self._mean((grouped - mean) ** 2, [2]) + args[7])
             shape = [1, channels] + [1] * (x.dim() - 2)
             y = ((grouped - mean) * inverse).reshape(x.shape)
             return self._affine(y, args[1], args[2], shape), mean.reshape(n, groups), inverse.reshape(n, groups)
         if op is aten.native_batch_norm and args[5]:
             dims = [d for d in range(x.dim()) if d != 1]
             shape = [1, -1] + [1] * (x.dim() - 2)
-            mean = _mean(x, dims)
-            inverse = torch.rsqrt(_mean((x - mean) ** 2, dims) + args[7])
+            mean = self._mean(x, dims)
+            inverse = torch.rsqrt(self._mean((x - mean) ** 2, dims) + args[7])
             return self._affine((x - mean) * inverse, args[1], args[2], shape), mean.reshape(-1), inverse.reshape(-1)
         return None
 

@@ -19,8 +19,13 @@ LOW = (torch.float32, torch.float16, torch.bfloat16)
 
 
 def seed_all(seed):
-    """Every generator that task code may use."""
-    torch.manual_seed(seed)
+    """Every generator that task code may use.
+
+    As torch.manual_seed does; that would also queue a call, with the stack as text, for every backend that is not in use.
+    """
+    torch.default_generator.manual_seed(seed)
+    if torch.cuda.is_initialized():
+        torch.cuda.manual_seed_all(seed)
     random.seed(seed)
     try:
         import numpy
@@ -33,7 +38,8 @@ def generators():
     """The state of each of these generators; unequal before and after a call that drew from one."""
     numpy = sys.modules.get("numpy")
     drawn = numpy.random.get_state(legacy=False)["state"] if numpy is not None else {}
-    return (torch.get_rng_state().numpy(force=True).tobytes(), random.getstate(),
+    gpu = torch.cuda.get_rng_state().numpy(force=True).tobytes() if torch.cuda.is_initialized() else b""
+    return (gpu, torch.get_rng_state().numpy(force=True).tobytes(), random.getstate(),
             [value.tobytes() if hasattr(value, "tobytes") else value for value in drawn.values()])
 
 
@@ -110,15 +116,18 @@ class Snapshot:
 
     `restore` puts it back into the very same module objects, so that functions which closed over a submodule see it too;
     with `double`, floating values come back as float64. A plain attribute that is a parameter (the flat weights of recurrent
-    layers) stays that parameter.
+    layers) stays that parameter. With `device`, everything comes back there, wherever it was built.
     """
 
-    def __init__(self, module):
+    def __init__(self, module, device=None):
         self.parameters = {id(p) for p in module.parameters()}
 
+        def copy(t):
+            return t.detach().clone() if device is None else t.detach().to(device, copy=True)
+
         def keep(t):
-            return t if id(t) in self.parameters else t.detach().clone()
-        self.parts = [(part, {n: None if p is None else (p, p.detach().clone()) for n, p in part._parameters.items()},
+            return t if id(t) in self.parameters else copy(t)
+        self.parts = [(part, {n: None if p is None else (p, copy(p)) for n, p in part._parameters.items()},
                        {n: None if b is None else keep(b) for n, b in part._buffers.items()},
                        _copied(_plain_attributes(part), keep)) for part in module.modules()]
 
@@ -164,7 +173,7 @@ def clone_tree(value):
             return t.clone()
         if t.numel() and any(s == 0 and n > 1 for n, s in zip(t.shape, t.stride(), strict=False)):
             return t.detach().clone(memory_format=torch.contiguous_format)
-        made = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype)
+        made = torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device=t.device)
         made.copy_(t.detach())
         return made
     return tree_map(clone, value)
@@ -180,24 +189,29 @@ def perturbed(value, unit, generator):
     def shake(t):
         if not t.dtype.is_floating_point or t.numel() == 0:
             return t
-        return t * noise.repeat(-(-t.numel() // _NOISE))[:t.numel()].reshape(t.shape).to(t.dtype)
+        return t * noise.to(t.device).repeat(-(-t.numel() // _NOISE))[:t.numel()].reshape(t.shape).to(t.dtype)
     return tree_map(shake, value)
 
 
 class Reference:
-    """One built module. Every `run` and `gold` begins with the state in which it was built."""
+    """One built module. Every `run` and `gold` begins with the state in which it was built.
 
-    def __init__(self, task, args, kwargs, seed):
+    It is built on the host under `seed`, whatever it runs on; `device` is where its state goes then (None: nowhere), and
+    `place` makes the context that decides where the tensors go that `forward` makes.
+    """
+
+    def __init__(self, task, args, kwargs, seed, device=None, place=OnHost):
+        self.place = place
         with torch.no_grad(), quiet(), OnHost():
             self.module = construct(task, args, kwargs, seed)
         if not callable(self.module):
             raise TypeError("Model(...) is not callable")
         if not isinstance(self.module, torch.nn.Module):
             raise TypeError("Model is not a torch.nn.Module")
-        self.snapshot = Snapshot(self.module)
         self.drew = False
         self.built_state = [(n, "parameter", p.detach().clone()) for n, p in self.module.named_parameters()] + \
                            [(n, "buffer", b.detach().clone()) for n, b in self.module.named_buffers()]
+        self.snapshot = Snapshot(self.module, device)
 
     def run(self, inputs, seed, mode=None, change=None):
         """(outputs, inputs afterwards) in the task's own dtype; `mode` is a context for the forward call.
@@ -206,7 +220,7 @@ class Reference:
         """
         self.snapshot.restore(double=False)
         inputs = clone_tree(inputs)
-        with torch.no_grad(), quiet(), OnHost():
+        with torch.no_grad(), quiet(), self.place():
             for name, tensor in (*self.module.named_parameters(), *self.module.named_buffers()) if change else ():
                 change(name, tensor)
             seed_all(seed)
@@ -223,7 +237,7 @@ class Reference:
         """
         self.snapshot.restore(double=True)
         inputs = double_tree(inputs)
-        with torch.no_grad(), quiet(), default_dtype(torch.float64), OnHost(), InDouble():
+        with torch.no_grad(), quiet(), default_dtype(torch.float64), self.place(), InDouble():
             if shake is not None:
                 inputs = shake(inputs)
                 for tensor in (*self.module.parameters(), *self.module.buffers()):

@@ -62,6 +62,7 @@ _DIVIDES = {"feature": re.compile(r"head|group|chunk|factor|ratio|upscale", re.I
 class Budget:
     work: float = WORK_BUDGET
     memory: float = MEMORY_BUDGET
+    input_share: float = INPUT_SHARE
 
 
 @dataclass
@@ -74,7 +75,7 @@ class Cost:
     outputs: object = None
 
     def fits(self, budget):
-        return self.work <= budget.work and self.memory <= budget.memory and self.inputs <= budget.memory * INPUT_SHARE
+        return self.work <= budget.work and self.memory <= budget.memory and self.inputs <= budget.memory * budget.input_share
 
 
 @dataclass

@@ -15,6 +15,9 @@ import traceback
 MAX_LINE = 64 << 20
 MAX_TASKS = 6
 MAX_TASK_BYTES = 1 << 30
+MAX_CLOSED_ON_DEVICE = 2    # closed tasks that keep their expected values on the device until memory is short
+OPERATIONS = ("hello", "open", "trial", "compare", "needs", "audit", "close", "timed", "compare_timed", "baseline", "device",
+              "release")
 
 
 def isolate(fd):
@@ -70,6 +73,7 @@ class Server:
         self.handles = {}     # handle → cache key
         self.next_handle = 1
         self.next_uid = 1
+        self.contexts = {}    # "cuda", "host" → device.task.Context
 
     # ---- operations ----
 
@@ -85,11 +89,14 @@ class Server:
         if not isinstance(code, str):
             raise TaskError("infra:bad_request", "open needs 'code'")
         given = request.get("set") or {}
+        device = request.get("device") or "cpu"
+        context = None if device == "cpu" else self._context(device)
         options = Options(
-            scale=request.get("scale") or "auto", set=tuple(sorted(given.items())),
+            scale=request.get("scale") or ("auto" if device == "cpu" else "full"), set=tuple(sorted(given.items())),
             work_budget=float(request.get("work_budget") or WORK_BUDGET),
             memory_budget=float(request.get("memory_budget") or MEMORY_BUDGET),
-            seed=int(request.get("seed", STATE_SEED)))
+            seed=int(request.get("seed", STATE_SEED)), device=device,
+            device_memory=float(request.get("device_memory") or 0))
         if options.scale not in ("auto", "full"):
             raise TaskError("infra:bad_request", f"scale is 'auto' or 'full', not {options.scale!r}")
         key = cache_key(code, options)
@@ -98,14 +105,93 @@ class Server:
         if cached:
             task, uid = self.tasks.pop(key)
         else:
-            task, uid = Task(code, str(request.get("task") or "task"), options), self.next_uid
+            name = str(request.get("task") or "task")
+            task, uid = Task(code, name, options) if context is None else self._on_device(code, name, options, context), self.next_uid
             self.next_uid += 1
         self.tasks[key] = (task, uid)
         handle, self.next_handle = self.next_handle, self.next_handle + 1
         self.handles[handle] = key
         self._evict()
-        return {**self._describe(task, uid), "handle": handle, "cached": cached,
+        more = {}
+        if context is not None:
+            from .device.facts import describe
+            more = {"device": describe(context.device), "gold": task.gold}
+        return {**self._describe(task, uid), **more, "handle": handle, "cached": cached,
                 "seconds": round(time.monotonic() - started, 4)}
+
+    # ---- device mode ----
+
+    def _context(self, name):
+        from .errors import TaskError
+        if name not in ("cuda", "host"):
+            raise TaskError("infra:bad_request", f"device is 'cpu', 'cuda' or (for tests) 'host', not {name!r}")
+        if name not in self.contexts:
+            from .device.task import Context
+            self.contexts[name] = Context("cpu" if name == "host" else name, self.run_dir)
+        return self.contexts[name]
+
+    def _on_device(self, code, name, options, context):
+        from .device.task import DeviceTask
+        if not any(task.context is context for task, _ in self._open_tasks()):
+            context.arena.sweep()
+        try:
+            return DeviceTask(code, name, options, context)
+        finally:
+            context.tidy()
+
+    def _open_tasks(self):
+        return [self.tasks[key] for key in set(self.handles.values())]
+
+    def _device_task(self, request):
+        from .device.task import DeviceTask
+        from .errors import TaskError
+        task, _ = self._task(request)
+        if not isinstance(task, DeviceTask):
+            raise TaskError("infra:bad_request", f"'{request.get('op')}' needs a task opened with \"device\":\"cuda\"")
+        return task
+
+    def timed(self, request):
+        seed = self._integer(request, "seed") % (1 << 40)
+        return self._device_task(request).lay_timed(self._integer(request, "calls"), seed, bool(request.get("move")))
+
+    def compare_timed(self, request):
+        return self._device_task(request).compare_timed(request.get("claims"))
+
+    def baseline(self, request):
+        from .device.baseline import Request, measure
+        task = self._device_task(request)
+        asked = Request(mode=request.get("mode") or "eager", precision=request.get("precision") or "strict",
+                        calls=self._integer(request, "calls"), flush_bytes=int(request.get("flush_bytes") or 0),
+                        warm_s=float(request.get("warm_s") or 0), seed=int(request.get("seed") or 0) % (1 << 40))
+        try:
+            return measure(task, asked, self.run_dir)
+        finally:
+            task.context.tidy()
+
+    def device(self, request):
+        from .device.facts import describe, free_bytes
+        context = self._context(request.get("device") or "cuda")
+        return {**describe(context.device), "free_bytes": free_bytes(context.device)}
+
+    def release(self, request):
+        """Everything on the devices that no open task needs."""
+        used = set(self.handles.values())
+        for key in [k for k, (task, _) in self.tasks.items() if k not in used and task.context is not None]:
+            self._drop(key)
+        for context in self.contexts.values():
+            context.relieve()
+            if not any(task.context is context for task, _ in self._open_tasks()):
+                context.arena.drop()
+        return {}
+
+    def _relieve(self):
+        """Makes room on the devices; False where there is no device mode."""
+        used = set(self.handles.values())
+        for key in [k for k, (task, _) in self.tasks.items() if k not in used and task.context is not None]:
+            self._drop(key)
+        for context in self.contexts.values():
+            context.relieve()
+        return bool(self.contexts)
 
     def _describe(self, task, uid):
         from .tree import FileWriter, encode
@@ -146,6 +232,8 @@ class Server:
         from .tree import FileWriter, encode
         task, uid = self._task(request)
         index, seed = self._integer(request, "index"), self._integer(request, "seed") % (1 << 62)
+        if task.context is not None:
+            return task.lay_trial(index, seed, bool(request.get("move")))
         trial = task.trial(index, seed)
         reply = {"distribution": trial.distribution, "seed": seed, "skipped": trial.skipped or None, "inputs": None}
         if not trial.skipped:
@@ -157,6 +245,8 @@ class Server:
     def compare(self, request):
         from .tree import decode
         task, _ = self._task(request)
+        if task.context is not None:
+            return task.compare_claims(self._integer(request, "index"), request.get("outputs"))
         after = request.get("inputs_after")
         return task.compare(self._integer(request, "index"), decode(request.get("outputs"), self.run_dir),
                             None if after is None else decode(after, self.run_dir))
@@ -173,7 +263,7 @@ class Server:
         from .audit import audit
         started = time.monotonic()
         task, _ = self._task(request)
-        return {**audit(task), "seconds": round(time.monotonic() - started, 4)}
+        return {**audit(task.on_host() if task.context is not None else task), "seconds": round(time.monotonic() - started, 4)}
 
     def close(self, request):
         self._task(request)
@@ -184,26 +274,41 @@ class Server:
     def _evict(self):
         """Closed tasks stay for a while: the next candidate of the same task finds its gold values ready."""
         used = set(self.handles.values())
-        for key in [k for k in self.tasks if k not in used]:
-            over = len(self.tasks) > MAX_TASKS or sum(t.bytes() for t, _ in self.tasks.values()) > MAX_TASK_BYTES
+        closed = [k for k, (task, _) in self.tasks.items() if k not in used and task.context is not None]
+        for key in closed[:max(0, len(closed) - MAX_CLOSED_ON_DEVICE)]:
+            self._drop(key)
+        for key in [k for k in self.tasks if k not in used and self.tasks[k][0].context is None]:
+            over = len(self.tasks) > MAX_TASKS or sum(t.bytes() for t, _ in self.tasks.values() if t.context is None) > MAX_TASK_BYTES
             if not over:
                 break
-            _, uid = self.tasks.pop(key)
-            for name in os.listdir(self.run_dir):
-                if name.startswith(f"ref_{uid}_"):
-                    with contextlib.suppress(OSError):
-                        os.unlink(os.path.join(self.run_dir, name))
+            self._drop(key)
+
+    def _drop(self, key):
+        task, uid = self.tasks.pop(key)
+        if task.context is not None:
+            task.close()
+        for name in os.listdir(self.run_dir):
+            if name.startswith(f"ref_{uid}_"):
+                with contextlib.suppress(OSError):
+                    os.unlink(os.path.join(self.run_dir, name))
 
     # ---- the loop ----
 
     def answer(self, line):
+        """The reply to one line. What does not fit on a device is tried once more after everything else there was freed."""
+        reply = self._answer(line)
+        if reply.get("status") == "infra:device_memory" and not reply["ok"] and self._relieve():
+            reply = self._answer(line)
+        return reply
+
+    def _answer(self, line):
         import torch
 
         from .errors import TaskError, classify
         try:
             request = json.loads(line)
             name = request.get("op") if isinstance(request, dict) else None
-            if name not in ("hello", "open", "trial", "compare", "needs", "audit", "close"):
+            if name not in OPERATIONS:
                 raise TaskError("infra:bad_request", f"unknown operation {name!r}")
             torch.set_default_dtype(torch.float32)
             torch.set_num_threads(self.threads)

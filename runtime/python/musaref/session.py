@@ -20,7 +20,7 @@ from .naive import NaiveSums
 from .reference import Reference, call_get_init_inputs, call_get_inputs, default_dtype, perturbed, seed_all
 from .scaling import MEMORY_BUDGET, WORK_BUDGET, Budget, Cost, Scaler
 from .source import TaskSource, quiet
-from .tolerance import EPS, SHAKE_SECONDS, Leaf
+from .tolerance import EPS, SHAKE_SECONDS, Bounds
 from .trace import OnHost, RoundedOps, Trace
 from .tree import leaves, nbytes, writable
 
@@ -39,6 +39,8 @@ class Options:
     work_budget: float = WORK_BUDGET
     memory_budget: float = MEMORY_BUDGET
     seed: int = STATE_SEED
+    device: str = "cpu"                  # "cuda", or "host" for the device mode without a GPU (musaref/device)
+    device_memory: float = 0.0           # bytes that a task of the device mode may take; 0: a share of the device's
 
 
 def strict_precision():
@@ -46,6 +48,10 @@ def strict_precision():
     torch.set_float32_matmul_precision("highest")
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
+    torch.backends.cudnn.benchmark = False
+    torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+    torch.backends.cuda.matmul.allow_fp16_accumulation = False
     torch.set_default_device(None)
 
 
@@ -54,10 +60,9 @@ class Trial:
         self.index, self.seed, self.distribution = index, seed, distribution
         self.skipped = ""
         self.inputs = None              # as the candidate gets them
-        self.after = None               # what the reference leaves of them, in the task's dtype
         self.expected = None            # compare.Expected of the outputs
         self.expected_after = None      # compare.Expected of mutated inputs, by position
-        self.usual_rms = ()
+        self.gold = "float64"           # what gold is: float64, or the eager result in the task's dtype ("float32")
         self.drew = False               # whether forward drew random numbers
         self.varies = set()             # what other seeds of forward were seen to change (Task._varies)
         self.seeds_tried, self.seconds = 0, 0.0
@@ -75,6 +80,20 @@ class Scaling:
 
 
 class Task:
+    # What another place of execution does in its own way (musaref/device/task.py).
+    context = None                       # what the tasks of one device share; None on the host
+    device = None                        # where parameters, inputs and results are; None: on the host, untouched
+    expected_type = Expected
+    same = staticmethod(bitwise_equal)
+    naive_sums = NaiveSums
+
+    def place(self):
+        """A context that decides where the tensors of task code go."""
+        return OnHost()
+
+    def draw(self, distribution, seed):
+        return Draw(distribution, seed)
+
     def __init__(self, code, name="task", options=Options()):
         started = time.monotonic()
         self.name, self.options = name, options
@@ -153,19 +172,25 @@ class Task:
         self.trace = Trace()
         with self.trace:
             outputs, after = self._stage("forward", self._run, inputs, OWN_SEED)
-        self.input_example, self.output_example = inputs, outputs
         if not any(isinstance(t, torch.Tensor) for _, t in leaves(outputs)):
             raise TaskError("invalid_task:interface", "forward returns no tensor")
-        bad = next((t for _, t in leaves([inputs, outputs]) if isinstance(t, torch.Tensor) and not writable(t)), None)
+        bad = next((t for _, t in leaves([inputs, outputs]) if isinstance(t, torch.Tensor) and not writable(t, self.device or "cpu")), None)
         if bad is not None:
             raise TaskError("invalid_task:unsupported", f"a tensor of layout {bad.layout} and dtype {bad.dtype} is not supported")
         self.random = self.reference.drew
-        self.mutates = [i for i, (a, b) in enumerate(zip(inputs, after, strict=False)) if isinstance(a, torch.Tensor) and not bitwise_equal(a, b)]
+        self.mutates = [i for i, (a, b) in enumerate(zip(inputs, after, strict=False)) if isinstance(a, torch.Tensor) and not self.same(a, b)]
         self.computes = self.trace.computes
+        self._keep_examples(inputs, outputs)
+
+    def _keep_examples(self, inputs, outputs):
+        """Of the task's own inputs and their outputs: the trees, and which outputs (by path) are finite."""
+        self.finite = {path: bool(torch.isfinite(t).all()) for path, t in leaves(outputs)
+                       if isinstance(t, torch.Tensor) and (t.is_floating_point() or t.is_complex())}
+        self.input_example, self.output_example = inputs, outputs
 
     def _reference(self):
         with default_dtype(self.default_dtype):
-            return Reference(self.task, self.init_args, self.init_kwargs, self.options.seed)
+            return Reference(self.task, self.init_args, self.init_kwargs, self.options.seed, self.device, self.place)
 
     def _run(self, inputs, seed, change=None):
         strict_precision()
@@ -199,9 +224,9 @@ class Task:
 
     def make_inputs(self, distribution, seed):
         """(inputs, number of random float tensors that the task drew)."""
-        draw = Draw(distribution, seed)
+        draw = self.draw(distribution, seed)
         seed_all(seed)
-        with torch.no_grad(), quiet(), default_dtype(self.default_dtype), OnHost(), draw:
+        with torch.no_grad(), quiet(), default_dtype(self.default_dtype), self.place(), draw:
             inputs = call_get_inputs(self.task)
         return [t.detach() if isinstance(t, torch.Tensor) else t for t in inputs], draw.drawn
 
@@ -213,11 +238,15 @@ class Task:
         if trial is None:
             trial = self._make_trial(index, seed)
             self.trials[key] = trial
-            while len(self.trials) > 1 and sum(t.bytes() for t in self.trials.values()) > TRIAL_CACHE_BYTES:
-                self.trials.popitem(last=False)
+            self._made(key, trial)
         self.trials.move_to_end(key)
         self.latest[index] = trial
         return trial
+
+    def _made(self, key, trial):
+        """Keeps the cache of trials, to which this one was just added, within its bytes."""
+        while len(self.trials) > 1 and sum(t.bytes() for t in self.trials.values()) > TRIAL_CACHE_BYTES:
+            self.trials.popitem(last=False)
 
     def _make_trial(self, index, seed):
         name = name_of(index)
@@ -230,28 +259,30 @@ class Task:
                 return trial
             outputs, after = self._stage("forward", self._run, trial.inputs, seed)
             trial.drew = self.reference.drew
-            started = time.monotonic()
-            gold, gold_after = self._stage("forward in float64", self.reference.gold, trial.inputs, seed)
-            spent = time.monotonic() - started
-            quick = spent < SHAKE_SECONDS
-            shaken = self._shaken(trial.inputs, seed) if quick else []
-            naive = self._naive(trial.inputs, seed, outputs) if quick else None
+            gold, gold_after, shaken, naive = self._measure(trial, outputs, after)
         except TaskError as error:
             if own or error.status != "invalid_task:exception":
                 raise
             trial.skipped = f"the reference refuses these inputs: {error.message[:300]}"
             return trial
         try:
-            trial.expected = Expected(outputs, gold, shaken, self.trace.terms, naive)
+            trial.expected = self.expected_type(outputs, gold, shaken, self.trace.terms, naive)
         except (KeyError, IndexError, TypeError) as error:
             raise TaskError("invalid_task:exception", f"the float64 run returns another structure: {error}") from None
-        trial.after = after
-        trial.expected_after = {i: Expected(after[i], gold_after[i], (), self.trace.terms) for i in self.mutates}
+        trial.expected_after = {i: self.expected_type(after[i], gold_after[i], (), self.trace.terms) for i in self.mutates}
         if own:
-            self.usual = {path: leaf.rms for path, _, leaf in trial.expected.leaves if isinstance(leaf, Leaf)}
+            self.usual = {path: leaf.rms for path, _, leaf in trial.expected.leaves if isinstance(leaf, Bounds)}
         else:
             trial.skipped = self._unfit(trial)
         return trial
+
+    def _measure(self, trial, outputs, after):
+        """(gold, what gold leaves of the inputs, shaken runs, naive run) for what the reference made of the trial's inputs."""
+        started = time.monotonic()
+        gold, gold_after = self._stage("forward in float64", self.reference.gold, trial.inputs, trial.seed)
+        quick = time.monotonic() - started < SHAKE_SECONDS
+        return (gold, gold_after, self._shaken(trial.inputs, trial.seed) if quick else [],
+                self._naive(trial.inputs, trial.seed, outputs) if quick else None)
 
     def _shaken(self, inputs, seed):
         """Gold with rounding added, in two ways (see tolerance)."""
@@ -265,7 +296,7 @@ class Task:
         """The result with naive float32 sums; None where the task has none, or cannot be run so."""
         if not self.summing:
             return None
-        mode = NaiveSums()
+        mode = self.naive_sums()
         try:
             with default_dtype(self.default_dtype):
                 outputs, _ = self.reference.run(inputs, seed, mode)
@@ -286,23 +317,17 @@ class Task:
     def _unfit(self, trial):
         """Why the reference's result on this distribution says nothing, or an empty string."""
         for path, _, leaf in trial.expected.leaves:
-            if not isinstance(leaf, Leaf):
+            if not isinstance(leaf, Bounds):
                 continue
-            if not bool(torch.isfinite(leaf.gold).all()):
-                if self._own_is_finite(path):
+            if not leaf.gold_finite:
+                if self.finite.get(path, True):
                     return f"the reference is not finite on {trial.distribution} inputs"
-            elif not bool(torch.isfinite(leaf.eager).all()):
+            elif not leaf.eager_finite:
                 return f"{str(leaf.dtype).removeprefix('torch.')} overflows on {trial.distribution} inputs"
             if leaf.ill_conditioned(self.usual.get(path, 0.0)):
                 return (f"ill-conditioned on {trial.distribution} inputs: the honest error is {leaf.honest:.3g} "
                         f"of values of {max(leaf.rms, self.usual.get(path, 0.0)):.3g}")
         return ""
-
-    def _own_is_finite(self, path):
-        for at, leaf in leaves(self.output_example):
-            if at == path and isinstance(leaf, torch.Tensor):
-                return bool(torch.isfinite(leaf).all()) if leaf.is_floating_point() or leaf.is_complex() else True
-        return True
 
     # ---- judging ----
 
@@ -312,6 +337,10 @@ class Task:
             raise TaskError("infra:bad_request", f"compare before trial {index}")
         if trial.expected is None:
             raise TaskError("infra:bad_request", f"trial {index} was skipped: {trial.skipped}")
+        return self.verdict(trial, outputs, inputs_after)
+
+    def verdict(self, trial, outputs, inputs_after=None):
+        """The `compare` reply for a trial that was not skipped."""
         result = compare(trial.expected, outputs)
         if self._by_chance(trial, result):
             result.update({"status": "inconclusive:random", "message":
@@ -355,17 +384,17 @@ class Task:
             raise TaskError("infra:bad_request", "inputs_after does not match the inputs")
         for i, (kept, left) in enumerate(zip(trial.inputs, inputs_after, strict=False)):
             if i in trial.expected_after:
-                if isinstance(left, torch.Tensor) and not bitwise_equal(left, kept) and \
+                if isinstance(left, torch.Tensor) and not self.same(left, kept) and \
                         not compare(trial.expected_after[i], left)["pass"]:
                     by_chance = self._varies(trial, {i})
                     return ("inconclusive:random" if by_chance else cheating,
                             f"input {i} was written to, and not as the reference writes to it" +
                             (", which is by chance" if by_chance else ""))
-                if isinstance(left, torch.Tensor) and bitwise_equal(left, kept):
+                if isinstance(left, torch.Tensor) and self.same(left, kept):
                     return cheating, f"input {i} was left alone; the reference changes it in place"
                 continue
             for (path, a), (_, b) in zip(leaves(kept), leaves(left), strict=False):
-                if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and not bitwise_equal(a, b):
+                if isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor) and not self.same(a, b):
                     return cheating, f"input {i}{path} was written to; the reference leaves it alone"
         return "", ""
 

@@ -91,9 +91,9 @@ class FileWriter:
         self._file.close()
 
 
-def writable(tensor):
-    """Whether the tensor's bytes can be laid into a file as they are."""
-    return tensor.layout == torch.strided and tensor.dtype in NAMES and tensor.device.type == "cpu"
+def writable(tensor, device="cpu"):
+    """Whether the tensor's bytes can be laid into a file (or the memory of `device`) as they are."""
+    return tensor.layout == torch.strided and tensor.dtype in NAMES and tensor.device.type == torch.device(device).type
 
 
 class OnCpu:
@@ -107,8 +107,8 @@ def _bad(message):
     return TaskError("infra:bad_request", message)
 
 
-def read_tensor(node, run_dir):
-    """A tensor of a tree. Errors: infra:bad_request when the place does not fit shape, strides and file."""
+def layout_of(node):
+    """(dtype, shape, strides) of a tensor's node; contiguous strides where it tells none. Errors: infra:bad_request."""
     dtype = DTYPES.get(node.get("dtype"))
     if dtype is None:
         raise _bad(f"tensor of unknown dtype {node.get('dtype')!r}")
@@ -120,6 +120,12 @@ def read_tensor(node, run_dir):
         raise _bad("tensor with malformed shape or strides")
     if not all(type(n) is int and 0 <= n < 1 << 48 for n in strides):
         raise _bad("tensor with malformed strides")
+    return dtype, shape, strides
+
+
+def read_tensor(node, run_dir):
+    """A tensor of a tree. Errors: infra:bad_request when the place does not fit shape, strides and file."""
+    dtype, shape, strides = layout_of(node)
     if 0 in shape:
         return torch.empty(shape, dtype=dtype)
     if "file" not in node:
@@ -144,15 +150,18 @@ def read_tensor(node, run_dir):
     return torch.frombuffer(data, dtype=dtype, count=count).as_strided(shape, strides)
 
 
-def decode(node, run_dir, budget=None):
-    """The value of a tree. `{"t":"other"}` comes back as its own node (a dict with the key "t")."""
+def decode(node, run_dir, budget=None, read=read_tensor):
+    """The value of a tree. `{"t":"other"}` comes back as its own node (a dict with the key "t").
+
+    `read(node, run_dir)` makes the tensors.
+    """
     budget = [MAX_NODES] if budget is None else budget
     budget[0] -= 1
     if budget[0] < 0 or not isinstance(node, dict):
         raise _bad("malformed tree")
     kind = node.get("t")
     if kind == "tensor":
-        return read_tensor(node, run_dir)
+        return read(node, run_dir)
     if kind == "none":
         return None
     if kind in ("int", "bool", "str"):
@@ -162,13 +171,13 @@ def decode(node, run_dir, budget=None):
     if kind == "dtype":
         return DTYPES.get(node.get("v"), node)
     if kind in ("list", "tuple"):
-        items = [decode(item, run_dir, budget) for item in node.get("items", [])]
+        items = [decode(item, run_dir, budget, read) for item in node.get("items", [])]
         return items if kind == "list" else tuple(items)
     if kind == "dict":
         keys, items = node.get("keys", []), node.get("items", [])
         if len(keys) != len(items):
             raise _bad("malformed dict in a tree")
-        return {str(k): decode(v, run_dir, budget) for k, v in zip(keys, items, strict=False)}
+        return {str(k): decode(v, run_dir, budget, read) for k, v in zip(keys, items, strict=False)}
     return node
 
 
