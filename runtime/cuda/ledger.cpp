@@ -36,6 +36,8 @@ class CudaWatcher : public Watcher {
     json report = watch.take();
     report["canary"] = canary != CanaryResult::kMissing;
     report["context"] = canary != CanaryResult::kNoContext;
+    report["missing"] = watch.missing();
+    watch.forgive();
     return report;
   }
   json fault() override {

@@ -9,7 +9,8 @@
 //   ← {"ok":false,"message":…} to what is out of order
 //
 // A report is that of Book::take() with "canary": true when CUPTI was seen to work (canary.h), and "context": false while the
-// process has not touched the GPU. A report that is asked for while quiet has "canary":false.
+// process has not touched the GPU. "missing": launches whose records did not come (a remark; lost records are "dropped").
+// A report that is asked for while quiet has "canary":false.
 //
 // handle() needs no socket, so that the order of operations is tested without hardware: Watcher stands for CUPTI.
 #pragma once

@@ -106,6 +106,8 @@ std::string own_path() {
   return ::dladdr(reinterpret_cast<const void*>(&own_path), &info) && info.dli_fname ? info.dli_fname : "";
 }
 
+std::uint64_t this_thread() { return static_cast<std::uint64_t>(::syscall(SYS_gettid)); }
+
 bool contains(const char* haystack, std::size_t size, const char* needle) {
   return ::memmem(haystack, size, needle, std::strlen(needle) + 1) != nullptr;   // with the zero behind it
 }
@@ -119,6 +121,7 @@ struct Watch::PerThread {
   std::uint32_t epoch = 0;
   std::uint32_t site = 0;        // of the launch in progress; 0 none
   bool lost = false;             // nobody was seen on the stack of that launch
+  bool captured = false;         // the launch in progress made a graph's node instead of running
   bool keep_nodes = false;       // the graph nodes that this call makes are copies, not launches
   std::uint64_t window = 0;      // in which this thread was counted
   const char* name = nullptr;    // last kernel whose site was remembered
@@ -199,6 +202,7 @@ bool Watch::quiet(bool on) {
     good = false;
   }
   quiet_ = on;
+  forgive();   // what was under way when the callbacks were switched is counted on one side only
   return good;
 }
 
@@ -382,7 +386,7 @@ void Watch::enter(bool runtime, CUpti_CallbackId id, const CUpti_CallbackData& c
   const bool nested = !runtime && thread.in_runtime && thread.epoch == epoch;
   if (!nested) {
     thread.site = 0;
-    thread.lost = false;
+    thread.lost = thread.captured = false;
   }
   if (runtime) {
     thread.in_runtime = true;
@@ -438,8 +442,10 @@ void Watch::leave(bool runtime, CUpti_CallbackId id, const CUpti_CallbackData& c
     thread.keep_nodes = false;
   }
   const int code = call.functionReturnValue ? *static_cast<const int*>(call.functionReturnValue) : 0;
-  const auto me = static_cast<std::uint64_t>(::syscall(SYS_gettid));
+  const Launch launch = runtime ? runtime_launch(id) : driver_launch(id);
+  const bool launches = launch == Launch::kFirst || launch == Launch::kSecond || launch == Launch::kHandle;
   if (code == 0) {
+    if (launches && !nested && !thread.captured) ++launched_;
     note_handles(runtime, id, call, nested);
   } else if (*device_fault(code).kind) {
     int none = 0;
@@ -447,14 +453,13 @@ void Watch::leave(bool runtime, CUpti_CallbackId id, const CUpti_CallbackData& c
       std::lock_guard lock(names_mutex_);
       fault_kernel_ = last_kernel_;
     }
-  } else if (runtime && thread.internal == 0 && runtime_launch(id) != Launch::kNone && runtime_launch(id) != Launch::kNode) {
-    unread_thread_ = me;
+  } else if (runtime && thread.internal == 0 && (launches || launch == Launch::kGraph)) {
+    unread_thread_ = this_thread();
     std::string text = error_name(code);
-    const Launch launch = runtime_launch(id);
     if ((launch == Launch::kFirst || launch == Launch::kSecond) && call.symbolName) text += " at " + demangled(call.symbolName);
     book_.launch_error(std::move(text));
   }
-  if (runtime && (id == kGetLastError || id == kPeekAtLastError) && unread_thread_ == me) {
+  if (runtime && (id == kGetLastError || id == kPeekAtLastError) && unread_thread_ == this_thread()) {
     unread_thread_ = 0;
     book_.launch_error("");
   }
@@ -512,6 +517,7 @@ void Watch::graph_node(CUpti_CallbackId id, const CUpti_ResourceData& data) {
   std::uint64_t node = 0, original = 0;
   if (cupti().GetGraphNodeId(graph->node, &node) != CUPTI_SUCCESS || node == 0) return;
   PerThread& thread = self();
+  thread.captured = true;
   if (id == CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED) {
     if (cupti().GetGraphNodeId(graph->originalNode, &original) != CUPTI_SUCCESS) return;
     std::lock_guard lock(names_mutex_);
@@ -578,6 +584,7 @@ void Watch::read(const CUpti_Activity& record) {
     case CUPTI_ACTIVITY_KIND_KERNEL: {
       const auto& r = reinterpret_cast<const CUpti_ActivityKernel10&>(record);
       std::uint32_t site = get(r.correlationId);
+      if (r.graphNodeId == 0) ++arrived_;
       if (site & kInternal) return book_.internal();
       const bool graph = r.graphNodeId != 0;
       const char* name = r.name ? r.name : "";

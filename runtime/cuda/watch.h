@@ -9,6 +9,7 @@
 // Memory: 8 MiB for correlations (the last million calls), CUPTI's buffers of 1 MiB (at most kMaxBuffers), the Book.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <mutex>
@@ -47,6 +48,9 @@ class Watch {
   void canary(bool on);
   std::uint64_t canaries() const { return canaries_; }
   bool broken() const { return broken_; }    // CUPTI reported an error that it does not recover from
+  // Launches whose records have not come yet (launches into a graph that is being captured have none).
+  std::int64_t missing() const { return std::max<std::int64_t>(launched_ - arrived_, 0); }
+  void forgive() { arrived_ = launched_.load(); }
 
   static void internal(int delta);
 
@@ -79,6 +83,7 @@ class Watch {
   std::atomic<bool> quiet_{false}, broken_{false};
   std::atomic<std::uint32_t> epoch_{1};      // changes when callbacks are switched, so that a missed exit does no harm
   std::atomic<std::uint64_t> window_{1}, canaries_{0};
+  std::atomic<std::int64_t> launched_{0}, arrived_{0};
   std::atomic<int> fault_code_{0};
   std::atomic<std::uint64_t> unread_thread_{0};
   std::atomic<bool> any_explicit_{false};
