@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 #include <random>
+#include <set>
 
 #include "base/files.h"
 #include "base/hash.h"
@@ -132,6 +133,19 @@ class Measurement {
     return ok();
   }
 
+  Result<json> prepare(int calls, std::uint64_t seed, bool move) {
+    return c_.lane.ask({{"op", "timed"}, {"handle", c_.task.handle()}, {"calls", calls}, {"seed", seed}, {"move", move}},
+                       c_.config.reference_seconds);
+  }
+
+  // How many of the calls prepared have inputs that no other has, and output slots of their own.
+  static int fresh_calls(const json& prepared) {
+    const json sets = prepared.value("sets", json::array()), outputs = prepared.value("outputs", json::array());
+    std::set<std::string> slots;
+    for (const auto& call : outputs) slots.insert(call.dump());
+    return static_cast<int>(std::min(sets.size(), slots.size()));
+  }
+
   // Hand-overs until enough calls are timed and verified, one of them, at random, with the ledger on and its times left out.
   Result<TimingEnd> candidate(bool first) {
     TimingEnd end;
@@ -144,11 +158,13 @@ class Measurement {
     for (int handover = 0; handover < kMaxHandovers && static_cast<int>(ms.size()) < c_.config.timed_calls; ++handover) {
       if (c_.cancelled && c_.cancelled()) return end;
       const bool watching = handover == watched;
-      const int wanted = watching ? kWatchedCalls : std::min(kCallsAHandover, c_.config.timed_calls - static_cast<int>(ms.size()));
+      const int wanted = std::min(watching ? kWatchedCalls : c_.config.timed_calls - static_cast<int>(ms.size()), per_handover_);
       const std::uint64_t seed = next_seed();
-      MC_ASSIGN_OR_RETURN(json prepared, c_.lane.ask({{"op", "timed"}, {"handle", c_.task.handle()}, {"calls", wanted},
-                                                      {"seed", seed}, {"move", handover % 3 == 2}},
-                                                     c_.config.reference_seconds));
+      MC_ASSIGN_OR_RETURN(json prepared, prepare(wanted, seed, handover % 3 == 2));
+      if (const int fit = fresh_calls(prepared); fit < wanted) {   // memory allows no more: fewer calls, every one fresh and compared
+        per_handover_ = std::max(1, fit);
+        MC_ASSIGN_OR_RETURN(prepared, prepare(per_handover_, seed, handover % 3 == 2));
+      }
       json request = {{"arena", prepared.value("arena", json::object())},
                       {"place", arena_addresses(prepared.value("place", json::object()))},
                       {"sets", arena_addresses(prepared.value("sets", json::array()))},
@@ -242,6 +258,7 @@ class Measurement {
   json device_;
   std::uint64_t flush_bytes_ = 0;
   double beside_ms_ = 0, floor_ms_ = 0;
+  int per_handover_ = kCallsAHandover;
   bool implausible_ = false;
   mutable int draws_ = 0;
 };

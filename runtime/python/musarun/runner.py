@@ -265,8 +265,7 @@ class Runner:
             return take
 
         self._seed(request["seed"])
-        with device.internal():
-            loop = timed_loop.TimedLoop(int(request["flush_bytes"]))
+        loop = timed_loop.TimedLoop(int(request["flush_bytes"]), internal=device.internal)
         recorder = device.CpuOpRecorder()
         first_ms, warm_calls = 0.0, 0
         try:

@@ -166,6 +166,9 @@ class Arena:
             return
         self.owner = None
         if self.block is not None:
+            # The one before last: whoever mapped it was ended before the last one was laid out.
+            while len(self.retired) > 0:
+                self.retired.pop(0).free()
             self.retired.append(self.block)
             self.block = None
         size = -(-nbytes // GRAIN) * GRAIN

@@ -31,7 +31,12 @@ def describe(device):
     facts = torch.cuda.get_device_properties(device)
     return {"name": facts.name, "uuid": str(getattr(facts, "uuid", "")), "driver": driver_version(),
             "capability": f"{facts.major}.{facts.minor}", "memory_bytes": facts.total_memory,
-            "l2_bytes": int(getattr(facts, "L2_cache_size", 0)), "sms": facts.multi_processor_count, **versions}
+            "l2_bytes": int(getattr(facts, "L2_cache_size", 0)), "bytes_per_s": _bandwidth(facts), "sms": facts.multi_processor_count, **versions}
+
+
+def _bandwidth(facts):
+    """Peak bytes a second of the memory: twice its clock (in kHz) times the width of its bus (in bits); 0 where unknown."""
+    return 2e3 * getattr(facts, "memory_clock_rate", 0) * getattr(facts, "memory_bus_width", 0) / 8
 
 
 def total_bytes(device):
