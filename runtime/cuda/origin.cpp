@@ -23,8 +23,9 @@ bool starts_with_any(std::string_view name, std::span<const std::string_view> pr
   return false;
 }
 
-constexpr std::string_view kCudaNames[] = {"libcuda.so", "libcudart",       "libcupti",
-                                           "libnvidia-", "libcudadebugger", "libnvrtc"};
+constexpr std::string_view kCudaNames[] = {
+    "libcuda.so", "libcudart",  "libcupti", "libnvidia-", "libcudadebugger", "libnvrtc",   "libc.so",
+    "libc-",      "libpthread", "libdl.so", "ld-linux",   "libstdc++.so",    "libgcc_s.so"};
 constexpr std::string_view kVendorNames[] = {
     "libcublas",  "libcudnn",  "libcufft",    "libcusparse", "libcusolver", "libcurand", "libnccl",
     "libcutlass", "libnvjpeg", "libcutensor", "libnvshmem",  "libnvblas",   "libcudss"};

@@ -10,7 +10,9 @@
 //   1. A launch through the CUDA runtime names a host stub; where the stub lies in the candidate's object or
 //   in a vendor's
 //      library, that decides.
-//   2. Else the first frame that belongs to neither CUDA nor this library decides: vendor, framework, own.
+//   2. Else the first frame that belongs to neither CUDA, this library nor the C and C++ libraries
+//   (pthread_once stands
+//      between the runtime's own frames) decides: vendor, framework, own.
 //   3. A framework's launch is the vendor's where a vendor's library called the framework (before any frame
 //   of the candidate).
 //   4. A launch by handle (driver API, or a kernel taken from a library by name) is `jit` where the module
@@ -33,6 +35,7 @@ namespace musacoder::ledger {
 enum class Origin : std::uint8_t { kUnknown, kOwn, kFramework, kVendor, kJit };
 const char* origin_name(Origin origin);  // "own"
 
+// kCuda: what is looked through on the way out.
 enum class DsoKind : std::uint8_t { kNone, kCuda, kOwn, kFramework, kVendor, kOther };
 
 // Kind by path. Below one of `own_prefixes` (absolute, no slash at the end) everything is kOwn, whatever its

@@ -92,6 +92,9 @@ TEST_F(Attribute, RuntimeLaunches) {
   EXPECT_EQ(of(stack({torch(), cublas(), torch()})).origin, Origin::kVendor);
   EXPECT_EQ(of(stack({torch(), own(), cublas()})).origin, Origin::kFramework);
   EXPECT_EQ(of(stack({python()})).origin, Origin::kUnknown);
+  const std::uint32_t libc = id("/usr/lib/x86_64-linux-gnu/libc.so.6");  // pthread_once inside the runtime
+  EXPECT_EQ(of(stack({libc, cudart(), own()})).origin, Origin::kOwn);
+  EXPECT_EQ(of(stack({libc})).origin, Origin::kUnknown);
   EXPECT_EQ(of(cuda).origin, Origin::kUnknown);
   EXPECT_EQ(of({}).origin, Origin::kUnknown);
   EXPECT_EQ(of(stack({0, own()})).origin, Origin::kUnknown);  // code that belongs to no object
