@@ -611,7 +611,11 @@ def main():
         )
         if own_path is None:
             say("FAIL", "own kernels", why)
-        ledger = Ledger(args.library)
+        try:
+            ledger = Ledger(args.library)
+        except (OSError, RuntimeError) as error:
+            say("FAIL", "mcl_start", str(error))
+            return 1
         hello = ledger.ask("hello", version=1)
         print(json.dumps({"step": "hello", **hello}), flush=True)
         check(
