@@ -141,6 +141,13 @@ std::string own_path() {
   return ::dladdr(reinterpret_cast<const void*>(&own_path), &info) && info.dli_fname ? info.dli_fname : "";
 }
 
+// Whether an address may be one of this thread's variables, which next time are somebody else's.
+bool on_this_stack(const void* address) {
+  const auto here = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0)),
+             there = reinterpret_cast<std::uintptr_t>(address);
+  return (here > there ? here - there : there - here) < (64u << 20);
+}
+
 std::uint64_t this_thread() { return static_cast<std::uint64_t>(::syscall(SYS_gettid)); }
 
 bool contains(const char* haystack, std::size_t size, const char* needle) {
@@ -161,6 +168,11 @@ struct Watch::PerThread {
   std::uint64_t window = 0;    // in which this thread was counted
   const char* name = nullptr;  // last kernel whose site was remembered
   std::uint32_t name_site = 0;
+  struct Handle {
+    const void* handle = nullptr;
+    std::uint64_t generation = 0;
+    std::uint32_t site = 0;
+  } handles[256];
 };
 
 Watch::PerThread& Watch::self() {
@@ -203,9 +215,10 @@ bool Watch::start(std::string* error) {
     return false;
   }
   for (const CUpti_CallbackId id :
-       {CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED})
+       {CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED,
+        CUPTI_CBID_RESOURCE_MODULE_UNLOAD_STARTING})
     if ((code = cupti().EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RESOURCE, id)) != CUPTI_SUCCESS)
-      return failed("cuptiEnableCallback of graph nodes", code);
+      return failed("cuptiEnableCallback of graph nodes and modules", code);
   // Not there in every version; without it an error shows as a missing canary.
   code = cupti().EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_STATE, CUPTI_CBID_STATE_FATAL_ERROR);
   if (code != CUPTI_SUCCESS) remark("no notice of CUPTI's own errors: " + cupti().text(code));
@@ -416,7 +429,7 @@ void Watch::on_callback(void* data, CUpti_CallbackDomain domain, CUpti_CallbackI
         watch.api_call(domain, id, *static_cast<const CUpti_CallbackData*>(call));
         break;
       case CUPTI_CB_DOMAIN_RESOURCE:
-        watch.graph_node(id, *static_cast<const CUpti_ResourceData*>(call));
+        watch.resource(id, *static_cast<const CUpti_ResourceData*>(call));
         break;
       case CUPTI_CB_DOMAIN_STATE: {
         watch.broken_ = true;
@@ -489,9 +502,21 @@ void Watch::enter(bool runtime, CUpti_CallbackId id, const CUpti_CallbackData& c
       std::lock_guard lock(names_mutex_);
       listed = runtime || nested ? runtime_kernels_.contains(function) : explicit_.contains(function);
     }
+    // A handle belongs to the object that registered the kernel, so what the stack said once holds for the
+    // kernel.
+    const std::uint64_t generation = static_cast<std::uint64_t>(epoch) << 32 | unloads_;
+    auto& known = thread.handles[(reinterpret_cast<std::uintptr_t>(function) >> 4) & 255];
     const bool by_handle = runtime || nested ? listed : true;
     const bool is_stub = runtime && launch != Launch::kHandle;
-    site = site_of(is_stub ? function : nullptr, by_handle, listed, &thread.lost);
+    const bool lasting = runtime && !is_stub && function && !on_this_stack(function);
+    if (lasting && known.handle == function && known.generation == generation) {
+      site = known.site;
+    } else {
+      site = site_of(is_stub ? function : nullptr, by_handle, listed, &thread.lost);
+      // Torch's kernels are looked at each time: who called torch may differ.
+      const bool settled = origin_of(site) == Origin::kOwn || origin_of(site) == Origin::kVendor;
+      if (lasting && settled) known = {function, generation, site};
+    }
   }
   if (thread.lost && kernel) site = site_by_name(kernel);
   thread.site = site;
@@ -509,6 +534,9 @@ void Watch::leave(bool runtime, CUpti_CallbackId id, const CUpti_CallbackData& c
   const int code = call.functionReturnValue ? *static_cast<const int*>(call.functionReturnValue) : 0;
   const Launch launch = runtime ? runtime_launch(id) : driver_launch(id);
   const bool launches = launch == Launch::kFirst || launch == Launch::kSecond || launch == Launch::kHandle;
+  if (!runtime &&
+      (id == CUPTI_DRIVER_TRACE_CBID_cuModuleUnload || id == CUPTI_DRIVER_TRACE_CBID_cuLibraryUnload))
+    ++unloads_;
   if (code == 0) {
     if (launches && !nested && !thread.captured) ++launched_;
     note_handles(runtime, id, call, nested);
@@ -580,7 +608,11 @@ void Watch::note_handles(bool runtime, CUpti_CallbackId id, const CUpti_Callback
   }
 }
 
-void Watch::graph_node(CUpti_CallbackId id, const CUpti_ResourceData& data) {
+void Watch::resource(CUpti_CallbackId id, const CUpti_ResourceData& data) {
+  if (id == CUPTI_CBID_RESOURCE_MODULE_UNLOAD_STARTING) {
+    ++unloads_;
+    return;
+  }
   const auto* graph = static_cast<const CUpti_GraphData*>(data.resourceDescriptor);
   if (!graph || graph->nodeType != CU_GRAPH_NODE_TYPE_KERNEL) return;
   std::uint64_t node = 0, original = 0;

@@ -5,7 +5,8 @@
 //   if (!watch.start(&error)) …
 //   watch.flush(false);  nlohmann::json report = watch.take();
 //
-// Cost: a launch ~1 µs (one short unwinding, no lock that others hold for long), any other CUDA call ~0.1 µs.
+// Cost: a launch of the candidate's 0.2 µs (its stub or its handle is known), one by torch about 3 µs
+// (unwinding), any other CUDA call 0.1 µs.
 // Memory: 8 MiB for correlations (the last million calls), CUPTI's buffers of 1 MiB (at most kMaxBuffers),
 // the Book.
 #pragma once
@@ -70,7 +71,7 @@ class Watch {
   void api_call(CUpti_CallbackDomain domain, CUpti_CallbackId id, const CUpti_CallbackData& call);
   void enter(bool runtime, CUpti_CallbackId id, const CUpti_CallbackData& call, PerThread& thread);
   void leave(bool runtime, CUpti_CallbackId id, const CUpti_CallbackData& call, PerThread& thread);
-  void graph_node(CUpti_CallbackId id, const CUpti_ResourceData& data);
+  void resource(CUpti_CallbackId id, const CUpti_ResourceData& data);
   void note_handles(bool runtime, CUpti_CallbackId id, const CUpti_CallbackData& call, bool nested);
   std::uint32_t site_of(const void* stub, bool by_handle, bool explicit_module, bool* lost);
   std::uint32_t site_by_name(const char* kernel);
@@ -86,8 +87,10 @@ class Watch {
   Book book_;
   CUpti_SubscriberHandle subscriber_ = nullptr;
   std::atomic<bool> quiet_{false}, broken_{false};
-  std::atomic<std::uint32_t> epoch_{
-      1};  // changes when callbacks are switched, so that a missed exit does no harm
+  // Changes when callbacks are switched, so that a missed exit does no harm.
+  std::atomic<std::uint32_t> epoch_{1};
+  // Changes when code leaves: a handle may then mean another kernel.
+  std::atomic<std::uint32_t> unloads_{0};
   std::atomic<std::uint64_t> window_{1}, canaries_{0};
   std::atomic<std::int64_t> launched_{0}, arrived_{0};
   std::atomic<int> fault_code_{0};
