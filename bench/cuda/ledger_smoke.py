@@ -72,7 +72,7 @@ int own_synchronize() { return cudaDeviceSynchronize(); }
 """
 
 failures = 0
-prefix = ""   # of lines: the child's name
+prefix = ""  # of lines: the child's name
 
 
 def say(word, name, detail=""):
@@ -123,15 +123,21 @@ class Ledger:
             synchronize()
             code = self.lib.mcl_synchronized()
             report = self.report("end", label)
-        check(f"{label}: flush and canary", code == 0 and report["canary"] and report["dropped"] == 0,
-              f"mcl_synchronized {code}, canary {report['canary']}, dropped {report['dropped']}")
+        check(
+            f"{label}: flush and canary",
+            code == 0 and report["canary"] and report["dropped"] == 0,
+            f"mcl_synchronized {code}, canary {report['canary']}, dropped {report['dropped']}",
+        )
         return report
 
 
 def kernels(report, origin, **wanted):
     """Number of launches of that origin whose fields are as wanted."""
-    return sum(row["count"] for row in report["launches"]
-               if row["origin"] == origin and all(row[key] == value for key, value in wanted.items()))
+    return sum(
+        row["count"]
+        for row in report["launches"]
+        if row["origin"] == origin and all(row[key] == value for key, value in wanted.items())
+    )
 
 
 def rows(report):
@@ -139,7 +145,12 @@ def rows(report):
 
 
 def find_nvcc(given):
-    places = [given, os.environ.get("MUSACODER_NVCC"), shutil.which("nvcc"), *sorted(glob.glob("/usr/local/cuda*/bin/nvcc"), reverse=True)]
+    places = [
+        given,
+        os.environ.get("MUSACODER_NVCC"),
+        shutil.which("nvcc"),
+        *sorted(glob.glob("/usr/local/cuda*/bin/nvcc"), reverse=True),
+    ]
     for folder in sys.path:
         places += sorted(glob.glob(os.path.join(folder, "nvidia/cu*/bin/nvcc")), reverse=True)
     return next((place for place in places if place and os.access(place, os.X_OK)), None)
@@ -158,8 +169,25 @@ def build_own(folder, nvcc, capability):
     cudart = shared_cudart()
     if not cudart:
         return None, "torch has loaded no shared libcudart"
-    done = subprocess.run([nvcc, "-shared", "-Xcompiler", "-fPIC", f"-arch=sm_{capability}", "-cudart", "none", "-o", target, source,
-                           "-Xlinker", cudart], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [
+            nvcc,
+            "-shared",
+            "-Xcompiler",
+            "-fPIC",
+            f"-arch=sm_{capability}",
+            "-cudart",
+            "none",
+            "-o",
+            target,
+            source,
+            "-Xlinker",
+            cudart,
+        ],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
     if done.returncode != 0:
         return None, "nvcc failed: " + (done.stderr or done.stdout)[-1500:]
     return target, ""
@@ -185,7 +213,11 @@ def step_vendor(ledger, torch, own):
     report = ledger.window("mm", lambda: torch.mm(a, a), torch.cuda.synchronize)
     check("mm: a vendor's kernel", kernels(report, "vendor") >= 1, rows(report))
     check("mm: no kernel is the candidate's", kernels(report, "own") == 0, rows(report))
-    check("mm: GPU time", all(row["ns"] > 0 for row in report["launches"]) and report["last_ns"] > report["first_ns"] > 0, report)
+    check(
+        "mm: GPU time",
+        all(row["ns"] > 0 for row in report["launches"]) and report["last_ns"] > report["first_ns"] > 0,
+        report,
+    )
     check("mm: one thread", report["threads"] == 1, report["threads"])
     check("mm: as many records as launches", report["missing"] == 0, report["missing"])
 
@@ -193,8 +225,14 @@ def step_vendor(ledger, torch, own):
 def step_framework(ledger, torch, own):
     x = torch.randn(1 << 20, device="cuda")
     report = ledger.window("add", lambda: x + 1.5, torch.cuda.synchronize)
-    check("add: torch's own kernel", kernels(report, "framework") == 1 and len(report["launches"]) == 1, rows(report))
-    check("add: module", all(row["module"].startswith("libtorch") for row in report["launches"]), rows(report))
+    check(
+        "add: torch's own kernel",
+        kernels(report, "framework") == 1 and len(report["launches"]) == 1,
+        rows(report),
+    )
+    check(
+        "add: module", all(row["module"].startswith("libtorch") for row in report["launches"]), rows(report)
+    )
 
 
 def step_own(ledger, torch, own):
@@ -207,13 +245,24 @@ def step_own(ledger, torch, own):
             own.own_launch(x.data_ptr(), 1000, torch.cuda.current_stream().cuda_stream)
 
     report = ledger.window("own", work, torch.cuda.synchronize)
-    check("own: three launches, nothing else", kernels(report, "own", grid=[4, 1, 1], block=[256, 1, 1], graph=False) == 3
-          and len(report["launches"]) == 1, rows(report))
-    check("own: module and name", bool(report["launches"]) and report["launches"][0]["module"] == "own_kernels.so"
-          and "scale<float>" in report["launches"][0]["kernel"], rows(report))
+    check(
+        "own: three launches, nothing else",
+        kernels(report, "own", grid=[4, 1, 1], block=[256, 1, 1], graph=False) == 3
+        and len(report["launches"]) == 1,
+        rows(report),
+    )
+    check(
+        "own: module and name",
+        bool(report["launches"])
+        and report["launches"][0]["module"] == "own_kernels.so"
+        and "scale<float>" in report["launches"][0]["kernel"],
+        rows(report),
+    )
     check("own: the result is right", bool((x == 8).all()))
     for how, name in enumerate(["cudaLaunchKernel", "cudaLaunchCooperativeKernel", "cudaLaunchKernelExC"]):
-        report = ledger.window(name, lambda how=how: own.own_by_function(x.data_ptr(), 256, how), torch.cuda.synchronize)
+        report = ledger.window(
+            name, lambda how=how: own.own_by_function(x.data_ptr(), 256, how), torch.cuda.synchronize
+        )
         check(f"{name}: own", kernels(report, "own") == 1 and len(report["launches"]) == 1, rows(report))
 
 
@@ -237,7 +286,9 @@ def step_graph(ledger, torch, own):
 
     report = ledger.window("replay", replay, torch.cuda.synchronize)
     check("replay: own kernels as graph nodes", kernels(report, "own", graph=True) == 3, rows(report))
-    check("replay: torch's kernels as graph nodes", kernels(report, "framework", graph=True) == 3, rows(report))
+    check(
+        "replay: torch's kernels as graph nodes", kernels(report, "framework", graph=True) == 3, rows(report)
+    )
 
 
 def step_copies(ledger, torch, own):
@@ -246,10 +297,10 @@ def step_copies(ledger, torch, own):
     torch.cuda.synchronize()
 
     def work():
-        device[: 1 << 18].copy_(host)      # 1 MiB in
-        back = device[:1024].cpu()         # 4 KiB out
-        device.copy_(big)                  # 4 MiB in, after something had been read
-        device.clone()                     # 4 MiB on the device
+        device[: 1 << 18].copy_(host)  # 1 MiB in
+        back = device[:1024].cpu()  # 4 KiB out
+        device.copy_(big)  # 4 MiB in, after something had been read
+        device.clone()  # 4 MiB on the device
         return back
 
     copies = ledger.window("copies", work, torch.cuda.synchronize)["copies"]
@@ -276,16 +327,24 @@ def step_internal(ledger, torch, own):
         ledger.lib.mcl_note(b"unsupported", b"cuda:thing")
 
     report = ledger.window("internal", work, torch.cuda.synchronize)
-    check("internal: nothing is listed", not report["launches"] and not any(report["copies"].values()), report)
+    check(
+        "internal: nothing is listed", not report["launches"] and not any(report["copies"].values()), report
+    )
     check("internal: it is counted", report["internal"] == 3, report["internal"])
-    check("internal: notes", report["refused_ops"] == ["aten::mm"] and report["unsupported"] == ["cuda:thing"], report)
+    check(
+        "internal: notes",
+        report["refused_ops"] == ["aten::mm"] and report["unsupported"] == ["cuda:thing"],
+        report,
+    )
 
 
 def step_errors(ledger, torch, own):
     if own is None:
         return say("SKIP", "errors", "no own kernels")
     x = torch.ones(1000, device="cuda")
-    report = ledger.window("unread error", lambda: own.own_wrong(x.data_ptr(), 1000), lambda: own.own_synchronize())
+    report = ledger.window(
+        "unread error", lambda: own.own_wrong(x.data_ptr(), 1000), lambda: own.own_synchronize()
+    )
     check("unread error: it is told", report["error"].startswith("cudaErrorInvalid"), report["error"])
     own.own_last_error()
 
@@ -301,7 +360,10 @@ def step_jit(ledger, torch, own):
     compile_kernel = getattr(torch.cuda, "_compile_kernel", None)
     if compile_kernel is None:
         return say("SKIP", "jit", "this torch has no torch.cuda._compile_kernel")
-    kernel = compile_kernel('extern "C" __global__ void late(float* x, int n) { int i = threadIdx.x; if (i < n) x[i] += 1; }', "late")
+    kernel = compile_kernel(
+        'extern "C" __global__ void late(float* x, int n) { int i = threadIdx.x; if (i < n) x[i] += 1; }',
+        "late",
+    )
     x = torch.ones(64, device="cuda")
     report = ledger.window("nvrtc", lambda: kernel((1, 1, 1), (64, 1, 1), [x, 64]), torch.cuda.synchronize)
     check("nvrtc: jit", kernels(report, "jit") == 1 and len(report["launches"]) == 1, rows(report))
@@ -315,14 +377,17 @@ def step_triton(ledger, torch, own):
         return say("SKIP", "triton", "not installed")
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "triton_kernel.py"
-        path.write_text("import triton, triton.language as tl\n@triton.jit\ndef bump(p, n: tl.constexpr):\n"
-                        "    i = tl.arange(0, n)\n    tl.store(p + i, tl.load(p + i) + 1)\n")
+        path.write_text(
+            "import triton, triton.language as tl\n@triton.jit\ndef bump(p, n: tl.constexpr):\n"
+            "    i = tl.arange(0, n)\n    tl.store(p + i, tl.load(p + i) + 1)\n"
+        )
         sys.path.insert(0, folder)
         import triton_kernel
+
         x = torch.ones(64, device="cuda")
         try:
-            triton_kernel.bump[(1,)](x, 64)   # compiles
-        except Exception as error:   # no compiler for its launcher, for example
+            triton_kernel.bump[(1,)](x, 64)  # compiles
+        except Exception as error:  # no compiler for its launcher, for example
             return say("SKIP", "triton", f"it does not run here: {type(error).__name__}: {error}"[:200])
         report = ledger.window("triton", lambda: triton_kernel.bump[(1,)](x, 64), torch.cuda.synchronize)
         check("triton: jit", kernels(report, "jit") == 1 and len(report["launches"]) == 1, rows(report))
@@ -371,10 +436,16 @@ def step_many(ledger, torch, own):
     check("quiet: on", ledger.ask("quiet", on=True)["ok"])
     quiet = timed()
     quiet_report = ledger.ask("outside")["report"]
-    check("quiet: no canary, nothing listed", not quiet_report["canary"] and not quiet_report["launches"], quiet_report)
+    check(
+        "quiet: no canary, nothing listed",
+        not quiet_report["canary"] and not quiet_report["launches"],
+        quiet_report,
+    )
     check("quiet: off", ledger.ask("quiet", on=False)["ok"])
     say("INFO", "a launch", f"{watched[0]:.2f} us watched, {quiet:.2f} us quiet")
-    report = ledger.window("after quiet", lambda: own.own_many(x.data_ptr(), 1000, None, 5), torch.cuda.synchronize)
+    report = ledger.window(
+        "after quiet", lambda: own.own_many(x.data_ptr(), 1000, None, 5), torch.cuda.synchronize
+    )
     check("after quiet: the ledger is back", kernels(report, "own") == 5, rows(report))
     spans = []
     for _ in range(20):
@@ -386,8 +457,20 @@ def step_many(ledger, torch, own):
     return None
 
 
-STEPS = [step_vendor, step_framework, step_own, step_graph, step_copies, step_internal, step_errors, step_jit, step_triton, step_threads,
-         step_outside, step_many]
+STEPS = [
+    step_vendor,
+    step_framework,
+    step_own,
+    step_graph,
+    step_copies,
+    step_internal,
+    step_errors,
+    step_jit,
+    step_triton,
+    step_threads,
+    step_outside,
+    step_many,
+]
 
 # ---- children that fault: name, what to do, kinds that may be told ----
 
@@ -413,22 +496,35 @@ def fault_child(args):
     check("no fault before", ledger.ask("fault")["fault"] is None)
     work(own, x)
     if silent:
-        time.sleep(1)   # nobody synchronises: the canary finds the context broken
+        time.sleep(1)  # nobody synchronises: the canary finds the context broken
     else:
         check("the runtime says so", own.own_synchronize() != 0)
     reply = ledger.ask("end")
     print(json.dumps({"step": args.fault, "op": "end", **reply}), flush=True)
     fault = ledger.ask("fault")["fault"]
     print(json.dumps({"step": args.fault, "op": "fault", "fault": fault}), flush=True)
-    check("the fault is named", bool(fault) and fault["kind"] in kinds and fault["name"].startswith("cudaError"), fault)
+    check(
+        "the fault is named",
+        bool(fault) and fault["kind"] in kinds and fault["name"].startswith("cudaError"),
+        fault,
+    )
     check("with its kernel", bool(fault) and kernel in fault["kernel"], fault)
     sys.stdout.flush()
-    os._exit(1 if failures else 0)   # destructors of a broken context may hang
+    os._exit(1 if failures else 0)  # destructors of a broken context may hang
 
 
 def run_faults(args, own_path):
     for name in [*FAULTS, "access-silent"]:
-        command = [sys.executable, os.path.abspath(__file__), "--library", args.library, "--fault", name, "--own", str(own_path)]
+        command = [
+            sys.executable,
+            os.path.abspath(__file__),
+            "--library",
+            args.library,
+            "--fault",
+            name,
+            "--own",
+            str(own_path),
+        ]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=180)
         except subprocess.TimeoutExpired:
@@ -446,26 +542,37 @@ def profiler_child(args):
     ledger = Ledger(args.library)
     x = torch.ones(1000, device="cuda")
     ledger.ask("begin", trial=0, flags=["kernels"])
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]):
-        x.add_(1)
-        torch.cuda.synchronize()
+    try:
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]):
+            x.add_(1)
+            torch.cuda.synchronize()
+    except Exception as error:
+        say("INFO", "torch.profiler", f"refuses beside the ledger: {type(error).__name__}: {error}"[:300])
     reply = ledger.ask("end")
     print(json.dumps({"step": "profiler", **reply}), flush=True)
     seen = kernels(reply["report"], "framework")
-    check("torch.profiler beside the ledger: seen, or no canary", seen >= 1 or not reply["report"]["canary"], reply["report"])
+    check(
+        "torch.profiler beside the ledger: seen, or no canary",
+        seen >= 1 or not reply["report"]["canary"],
+        reply["report"],
+    )
     sys.stdout.flush()
     os._exit(1 if failures else 0)
 
 
 def main():
     global prefix
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--library", required=True, help="libmusacoder_ledger.so")
     parser.add_argument("--nvcc", help="CUDA compiler; searched for when not given")
     parser.add_argument("--own", help="own kernels compiled before (with --keep)")
     parser.add_argument("--keep", help="folder to keep the own kernels' object in")
     parser.add_argument("--only", help="steps whose names contain this")
-    parser.add_argument("--compile-only", action="store_true", help="only see whether the own kernels compile (needs no GPU)")
+    parser.add_argument(
+        "--compile-only", action="store_true", help="only see whether the own kernels compile (needs no GPU)"
+    )
     parser.add_argument("--fault", help=argparse.SUPPRESS)
     parser.add_argument("--profiler", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
@@ -488,24 +595,46 @@ def main():
             nvcc = find_nvcc(args.nvcc)
             # Before any context, as the library wants it; the probe of the capability makes one, so it runs elsewhere.
             probe = "import torch; print('%d%d' % torch.cuda.get_device_capability())"
-            capability = "90" if args.compile_only else subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True,
-                                                                       timeout=120).stdout.strip() or "90"
-            own_path, why = build_own(folder, nvcc, capability) if nvcc else (None, "no nvcc was found (--nvcc)")
+            capability = (
+                "90"
+                if args.compile_only
+                else subprocess.run(
+                    [sys.executable, "-c", probe], capture_output=True, text=True, timeout=120
+                ).stdout.strip()
+                or "90"
+            )
+            own_path, why = (
+                build_own(folder, nvcc, capability) if nvcc else (None, "no nvcc was found (--nvcc)")
+            )
         if args.compile_only:
             check("own kernels compile", own_path is not None, why)
             return 1 if failures else 0
-        os.environ["MUSACODER_OWN_PREFIX"] = os.path.dirname(os.path.abspath(own_path)) if own_path else folder
+        os.environ["MUSACODER_OWN_PREFIX"] = (
+            os.path.dirname(os.path.abspath(own_path)) if own_path else folder
+        )
         if own_path is None:
             say("FAIL", "own kernels", why)
-        ledger = Ledger(args.library)
+        try:
+            ledger = Ledger(args.library)
+        except (OSError, RuntimeError) as error:
+            say("FAIL", "mcl_start", str(error))
+            return 1
         hello = ledger.ask("hello", version=1)
         print(json.dumps({"step": "hello", **hello}), flush=True)
-        check("hello", hello["ok"] and hello["pid"] == os.getpid() and hello["cupti"] > 0 and hello["driver"] >= 12000, hello)
+        check(
+            "hello",
+            hello["ok"] and hello["pid"] == os.getpid() and hello["cupti"] > 0 and hello["driver"] >= 12000,
+            hello,
+        )
         if not torch.cuda.is_available():
             say("FAIL", "torch", "torch.cuda is not available")
             return 1
         before = ledger.report("outside", "before any context")
-        check("before any context: nothing to see, nothing wrong", before["canary"] and not before["context"] and not before["launches"], before)
+        check(
+            "before any context: nothing to see, nothing wrong",
+            before["canary"] and not before["context"] and not before["launches"],
+            before,
+        )
         torch.zeros(1, device="cuda")
         torch.cuda.synchronize()
         own = load_own(own_path) if own_path else None
@@ -516,7 +645,7 @@ def main():
                 step(ledger, torch, own)
             except Exception:
                 say("FAIL", step.__name__, traceback.format_exc())
-                try:   # a window that a failed step left open
+                try:  # a window that a failed step left open
                     ledger.ask("end")
                     ledger.ask("quiet", on=False)
                 except Exception as error:
@@ -526,8 +655,12 @@ def main():
         if own_path and (not args.only or "fault" in args.only):
             run_faults(args, own_path)
         if not args.only or "profiler" in args.only:
-            done = subprocess.run([sys.executable, os.path.abspath(__file__), "--library", args.library, "--profiler"], capture_output=True,
-                                  text=True, timeout=180)
+            done = subprocess.run(
+                [sys.executable, os.path.abspath(__file__), "--library", args.library, "--profiler"],
+                capture_output=True,
+                text=True,
+                timeout=180,
+            )
             print(done.stdout, end="", flush=True)
             if done.returncode != 0:
                 say("FAIL", "profiler", f"exit code {done.returncode}; {done.stderr[-800:]}")

@@ -22,7 +22,8 @@ std::string clean(std::string_view text) {
 std::string demangled(const std::string& name) {
   if (!name.starts_with("_Z")) return clean(name);
   int status = 0;
-  const std::unique_ptr<char, decltype(&std::free)> text(abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), &std::free);
+  const std::unique_ptr<char, decltype(&std::free)> text(
+      abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status), &std::free);
   return clean(status == 0 && text ? text.get() : name.c_str());
 }
 
@@ -51,14 +52,25 @@ void Book::copy(const CopyRecord& r) {
   std::lock_guard lock(mutex_);
   span(r.start_ns, r.end_ns);
   switch (r.kind) {
-    case CopyKind::kHostToDevice: state_.h2d_bytes += r.bytes; break;
-    case CopyKind::kDeviceToHost: state_.d2h_bytes += r.bytes; break;
-    case CopyKind::kDeviceToDevice: state_.d2d_bytes += r.bytes; return;
-    case CopyKind::kSet: state_.memset_bytes += r.bytes; return;
-    case CopyKind::kOther: return;
+    case CopyKind::kHostToDevice:
+      state_.h2d_bytes += r.bytes;
+      break;
+    case CopyKind::kDeviceToHost:
+      state_.d2h_bytes += r.bytes;
+      break;
+    case CopyKind::kDeviceToDevice:
+      state_.d2d_bytes += r.bytes;
+      return;
+    case CopyKind::kSet:
+      state_.memset_bytes += r.bytes;
+      return;
+    case CopyKind::kOther:
+      return;
   }
-  if (state_.order.size() < kMaxCopies) state_.order.push_back(r);
-  else if (r.kind == CopyKind::kHostToDevice && state_.d2h_bytes > kFreeReadBackBytes) state_.late_h2d_bytes += r.bytes;
+  if (state_.order.size() < kMaxCopies)
+    state_.order.push_back(r);
+  else if (r.kind == CopyKind::kHostToDevice && state_.d2h_bytes > kFreeReadBackBytes)
+    state_.late_h2d_bytes += r.bytes;
 }
 
 void Book::internal(std::uint64_t count) {
@@ -78,7 +90,9 @@ void Book::thread() {
 
 void Book::note(std::string_view kind, std::string_view name) {
   std::lock_guard lock(mutex_);
-  auto* list = kind == "refused" || kind == "booked" ? &state_.refused : kind == "unsupported" ? &state_.unsupported : nullptr;
+  auto* list = kind == "refused" || kind == "booked" ? &state_.refused
+               : kind == "unsupported"               ? &state_.unsupported
+                                                     : nullptr;
   if (list && !name.empty() && list->size() < kMaxNotes) list->insert(clean(name));
 }
 
@@ -90,11 +104,15 @@ void Book::launch_error(std::string name) {
 // Records of several buffers do not come in order of time.
 std::uint64_t Book::after_read_back(const State& state) {
   std::vector<CopyRecord> order = state.order;
-  std::stable_sort(order.begin(), order.end(), [](const auto& a, const auto& b) { return a.start_ns < b.start_ns; });
+  std::sort(order.begin(), order.end(), [](const auto& a, const auto& b) {
+    return std::pair(a.start_ns, a.end_ns) < std::pair(b.start_ns, b.end_ns);
+  });
   std::uint64_t read = 0, sent = state.late_h2d_bytes;
   for (const auto& r : order) {
-    if (r.kind == CopyKind::kDeviceToHost) read += r.bytes;
-    else if (read > kFreeReadBackBytes) sent += r.bytes;
+    if (r.kind == CopyKind::kDeviceToHost)
+      read += r.bytes;
+    else if (read > kFreeReadBackBytes)
+      sent += r.bytes;
   }
   return sent;
 }
@@ -137,35 +155,57 @@ json Book::take() {
 
 FaultName device_fault(int code) {
   switch (code) {
-    case 700: return {"out_of_bounds", "cudaErrorIllegalAddress"};
-    case 702: return {"timeout", "cudaErrorLaunchTimeout"};
-    case 710: return {"assert", "cudaErrorAssert"};
-    case 714: return {"stack_overflow", "cudaErrorHardwareStackError"};
-    case 715: return {"trap", "cudaErrorIllegalInstruction"};
-    case 716: return {"misaligned", "cudaErrorMisalignedAddress"};
-    case 717: return {"out_of_bounds", "cudaErrorInvalidAddressSpace"};
-    case 718: return {"trap", "cudaErrorInvalidPc"};
-    case 719: return {"trap", "cudaErrorLaunchFailure"};
-    default: return {};
+    case 700:
+      return {"out_of_bounds", "cudaErrorIllegalAddress"};
+    case 702:
+      return {"timeout", "cudaErrorLaunchTimeout"};
+    case 710:
+      return {"assert", "cudaErrorAssert"};
+    case 714:
+      return {"stack_overflow", "cudaErrorHardwareStackError"};
+    case 715:
+      return {"trap", "cudaErrorIllegalInstruction"};
+    case 716:
+      return {"misaligned", "cudaErrorMisalignedAddress"};
+    case 717:
+      return {"out_of_bounds", "cudaErrorInvalidAddressSpace"};
+    case 718:
+      return {"trap", "cudaErrorInvalidPc"};
+    case 719:
+      return {"trap", "cudaErrorLaunchFailure"};
+    default:
+      return {};
   }
 }
 
 std::string error_name(int code) {
-  static constexpr std::pair<int, const char*> kNames[] = {
-      {1, "cudaErrorInvalidValue"},          {2, "cudaErrorMemoryAllocation"},
-      {3, "cudaErrorInitializationError"},   {9, "cudaErrorInvalidConfiguration"},
-      {13, "cudaErrorInvalidSymbol"},        {52, "cudaErrorMissingConfiguration"},
-      {98, "cudaErrorInvalidDeviceFunction"}, {100, "cudaErrorNoDevice"},
-      {200, "cudaErrorInvalidKernelImage"},  {201, "cudaErrorDeviceUninitialized"},
-      {209, "cudaErrorNoKernelImageForDevice"}, {214, "cudaErrorECCUncorrectable"},
-      {218, "cudaErrorInvalidPtx"},          {222, "cudaErrorUnsupportedPtxVersion"},
-      {400, "cudaErrorInvalidResourceHandle"}, {500, "cudaErrorSymbolNotFound"},
-      {701, "cudaErrorLaunchOutOfResources"}, {703, "cudaErrorLaunchIncompatibleTexturing"},
-      {709, "cudaErrorContextIsDestroyed"},  {720, "cudaErrorCooperativeLaunchTooLarge"},
-      {800, "cudaErrorNotPermitted"},        {801, "cudaErrorNotSupported"},
-      {900, "cudaErrorStreamCaptureUnsupported"}, {901, "cudaErrorStreamCaptureInvalidated"},
-      {906, "cudaErrorStreamCaptureImplicit"}, {912, "cudaErrorInvalidClusterSize"},
-      {999, "cudaErrorUnknown"}};
+  static constexpr std::pair<int, const char*> kNames[] = {{1, "cudaErrorInvalidValue"},
+                                                           {2, "cudaErrorMemoryAllocation"},
+                                                           {3, "cudaErrorInitializationError"},
+                                                           {9, "cudaErrorInvalidConfiguration"},
+                                                           {13, "cudaErrorInvalidSymbol"},
+                                                           {52, "cudaErrorMissingConfiguration"},
+                                                           {98, "cudaErrorInvalidDeviceFunction"},
+                                                           {100, "cudaErrorNoDevice"},
+                                                           {200, "cudaErrorInvalidKernelImage"},
+                                                           {201, "cudaErrorDeviceUninitialized"},
+                                                           {209, "cudaErrorNoKernelImageForDevice"},
+                                                           {214, "cudaErrorECCUncorrectable"},
+                                                           {218, "cudaErrorInvalidPtx"},
+                                                           {222, "cudaErrorUnsupportedPtxVersion"},
+                                                           {400, "cudaErrorInvalidResourceHandle"},
+                                                           {500, "cudaErrorSymbolNotFound"},
+                                                           {701, "cudaErrorLaunchOutOfResources"},
+                                                           {703, "cudaErrorLaunchIncompatibleTexturing"},
+                                                           {709, "cudaErrorContextIsDestroyed"},
+                                                           {720, "cudaErrorCooperativeLaunchTooLarge"},
+                                                           {800, "cudaErrorNotPermitted"},
+                                                           {801, "cudaErrorNotSupported"},
+                                                           {900, "cudaErrorStreamCaptureUnsupported"},
+                                                           {901, "cudaErrorStreamCaptureInvalidated"},
+                                                           {906, "cudaErrorStreamCaptureImplicit"},
+                                                           {912, "cudaErrorInvalidClusterSize"},
+                                                           {999, "cudaErrorUnknown"}};
   if (const FaultName fault = device_fault(code); *fault.kind) return fault.name;
   for (const auto& [number, name] : kNames)
     if (number == code) return name;

@@ -1,14 +1,16 @@
-// Adds up what the GPU did, and makes reports of it. No CUPTI here: records come in as plain values, so that grouping and
-// bounds are tested without hardware.
+// Adds up what the GPU did, and makes reports of it. No CUPTI here: records come in as plain values, so that
+// grouping and bounds are tested without hardware.
 //
 //   Book book;
-//   book.kernel({.name = "_Z4reluPf", .module = "relu.so", .origin = Origin::kOwn, .grid = {4, 1, 1}, .block = {256, 1, 1},
+//   book.kernel({.name = "_Z4reluPf", .module = "relu.so", .origin = Origin::kOwn, .grid = {4, 1, 1}, .block
+//   = {256, 1, 1},
 //                .start_ns = 10, .end_ns = 25, .stream = 7});
 //   book.copy({.kind = CopyKind::kHostToDevice, .bytes = 4096, .start_ns = 30, .end_ns = 40});
 //   nlohmann::json report = book.take();        // and starts anew
 //
-// Everything is bounded: kMaxGroups groups of kernels (what is beyond is summed under the name "…" by origin), kMaxNotes
-// operators of a kind, kMaxCopies copies whose order is known, names of kMaxName bytes. A report stays below 4 MiB. Thread safe.
+// Everything is bounded: kMaxGroups groups of kernels (what is beyond is summed under the name "…" by
+// origin), kMaxNotes operators of a kind, kMaxCopies copies whose order is known, names of kMaxName bytes. A
+// report stays below 4 MiB. Thread safe.
 #pragma once
 
 #include <array>
@@ -26,15 +28,16 @@
 
 namespace musacoder::ledger {
 
-inline constexpr std::size_t kMaxGroups = 2048, kMaxNotes = 256, kMaxCopies = 65536, kMaxName = 512, kMaxStreams = 64;
-inline constexpr std::uint64_t kFreeReadBackBytes = 16;   // a scalar or two may be read back without suspicion
+inline constexpr std::size_t kMaxGroups = 2048, kMaxNotes = 256, kMaxCopies = 65536, kMaxName = 512,
+                             kMaxStreams = 64;
+inline constexpr std::uint64_t kFreeReadBackBytes = 16;  // a scalar or two may be read back without suspicion
 
 struct KernelRecord {
-  std::string_view name;                     // mangled
-  std::string_view module;                   // file name of the shared object; "" unknown
+  std::string_view name;    // mangled
+  std::string_view module;  // file name of the shared object; "" unknown
   Origin origin = Origin::kUnknown;
   std::array<std::uint32_t, 3> grid{1, 1, 1}, block{1, 1, 1};
-  std::uint64_t start_ns = 0, end_ns = 0;    // GPU time; 0 where CUPTI had none
+  std::uint64_t start_ns = 0, end_ns = 0;  // GPU time; 0 where CUPTI had none
   std::uint32_t stream = 0;
   bool graph = false;
 };
@@ -49,13 +52,13 @@ class Book {
  public:
   void kernel(const KernelRecord& record);
   void copy(const CopyRecord& record);
-  void internal(std::uint64_t count = 1);              // a launch, copy or fill of the runner itself
+  void internal(std::uint64_t count = 1);  // a launch, copy or fill of the runner itself
   void dropped(std::uint64_t count);
-  void thread();                                       // a host thread launched for the first time since the last take()
+  void thread();  // a host thread launched for the first time since the last take()
   void note(std::string_view kind, std::string_view name);
-  void launch_error(std::string name);                 // a launch failed; "" takes it back: it was read
-  // The report of protocol C without "canary". Keys: launches, copies, refused_ops, unsupported, threads, first_ns,
-  // last_ns, dropped, internal, error.
+  void launch_error(std::string name);  // a launch failed; "" takes it back: it was read
+  // The report of protocol C without "canary". Keys: launches, copies, refused_ops, unsupported, threads,
+  // first_ns, last_ns, dropped, internal, error.
   nlohmann::json take();
 
  private:
@@ -63,10 +66,11 @@ class Book {
     std::uint64_t count = 0, nanoseconds = 0;
     std::set<std::uint32_t> streams;
   };
-  using Key = std::tuple<std::string, std::string, Origin, std::array<std::uint32_t, 3>, std::array<std::uint32_t, 3>, bool>;
+  using Key = std::tuple<std::string, std::string, Origin, std::array<std::uint32_t, 3>,
+                         std::array<std::uint32_t, 3>, bool>;
   struct State {
     std::map<Key, Group> groups;
-    std::vector<CopyRecord> order;                     // copies between host and device
+    std::vector<CopyRecord> order;  // copies between host and device
     std::uint64_t h2d_bytes = 0, d2h_bytes = 0, d2d_bytes = 0, memset_bytes = 0, late_h2d_bytes = 0;
     std::set<std::string> refused, unsupported;
     std::uint64_t threads = 0, dropped = 0, internal = 0, first_ns = 0, last_ns = 0;
@@ -86,8 +90,8 @@ std::string demangled(const std::string& name);
 
 // What a device fault is called. Empty kind: the code is none that a kernel of the candidate causes.
 struct FaultName {
-  const char* kind = "";   // "out_of_bounds", as fault_kind_name
-  const char* name = "";   // "cudaErrorIllegalAddress"
+  const char* kind = "";  // "out_of_bounds", as fault_kind_name
+  const char* name = "";  // "cudaErrorIllegalAddress"
 };
 FaultName device_fault(int code);
 // "cudaErrorInvalidConfiguration"; "error 1234" for what is not in the table.

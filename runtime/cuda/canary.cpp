@@ -9,8 +9,8 @@
 namespace musacoder::ledger {
 namespace {
 
-constexpr auto kFillDeadline = std::chrono::seconds(10);   // other work may keep the GPU
-constexpr int kFlushes = 8;                                // with growing pauses, 128 ms in all
+constexpr auto kFillDeadline = std::chrono::seconds(10);  // other work may keep the GPU
+constexpr int kFlushes = 8;                               // with growing pauses, 128 ms in all
 
 bool good(const char* step, CUresult code) {
   if (code == CUDA_SUCCESS) return true;
@@ -30,7 +30,8 @@ struct Scope {
 bool Canary::context_exists() {
   unsigned flags = 0;
   int active = 0;
-  if (!driver().DeviceGet || driver().DeviceGet(&device_, 0) != CUDA_SUCCESS) return false;   // also: cuInit not called yet
+  if (!driver().DeviceGet || driver().DeviceGet(&device_, 0) != CUDA_SUCCESS)
+    return false;  // also: cuInit not called yet
   return driver().PrimaryCtxGetState(device_, &flags, &active) == CUDA_SUCCESS && active;
 }
 
@@ -46,10 +47,11 @@ bool Canary::ensure() {
   CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
   driver().ThreadExchangeStreamCaptureMode(&mode);
   CUdeviceptr word = 0;
-  const bool made = (context_ || good("cuDevicePrimaryCtxRetain", driver().PrimaryCtxRetain(&context_, device_))) &&
-                    good("cuCtxSetCurrent", driver().CtxSetCurrent(context_)) &&
-                    (stream_ || good("cuStreamCreate", driver().StreamCreate(&stream_, CU_STREAM_NON_BLOCKING))) &&
-                    good("cuMemAlloc", driver().MemAlloc(&word, 8));
+  const bool made =
+      (context_ || good("cuDevicePrimaryCtxRetain", driver().PrimaryCtxRetain(&context_, device_))) &&
+      good("cuCtxSetCurrent", driver().CtxSetCurrent(context_)) &&
+      (stream_ || good("cuStreamCreate", driver().StreamCreate(&stream_, CU_STREAM_NON_BLOCKING))) &&
+      good("cuMemAlloc", driver().MemAlloc(&word, 8));
   if (made) word_ = word;
   return made;
 }

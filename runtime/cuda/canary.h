@@ -1,5 +1,6 @@
-// A sign of life of CUPTI: a fill of 8 bytes on the GPU, issued by this library, must come back as a record. Where it does
-// not, records are being lost or somebody has taken CUPTI's buffers away, and an empty report proves nothing.
+// A sign of life of CUPTI: a fill of 8 bytes on the GPU, issued by this library, must come back as a record.
+// Where it does not, records are being lost or somebody has taken CUPTI's buffers away, and an empty report
+// proves nothing.
 //
 //   Canary canary;
 //   CanaryResult seen = canary.run(watch);      // flushes CUPTI; on the service's thread only
@@ -13,7 +14,7 @@ class Watch;
 
 enum class CanaryResult {
   kSeen,
-  kNoContext,   // the process has not touched the GPU: there is nothing to report, and nothing to see
+  kNoContext,  // the process has not touched the GPU: there is nothing to report, and nothing to see
   kMissing,
 };
 

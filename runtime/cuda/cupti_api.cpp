@@ -18,7 +18,7 @@ bool find(void* library, const char* name, F& out, std::string* error) {
 }  // namespace
 
 Cupti& cupti() {
-  static Cupti* const table = new Cupti;   // never destroyed: callbacks may come until the process is gone
+  static Cupti* const table = new Cupti;  // never destroyed: callbacks may come until the process is gone
   return *table;
 }
 
@@ -45,17 +45,18 @@ bool Cupti::load(std::string* error) {
     return false;
   }
   std::string missing;
-  const bool complete = find(library, "cuptiSubscribe", Subscribe, &missing) & find(library, "cuptiUnsubscribe", Unsubscribe, &missing) &
-                        find(library, "cuptiEnableCallback", EnableCallback, &missing) &
-                        find(library, "cuptiEnableDomain", EnableDomain, &missing) &
-                        find(library, "cuptiActivityEnable", ActivityEnable, &missing) &
-                        find(library, "cuptiActivityDisable", ActivityDisable, &missing) &
-                        find(library, "cuptiActivityRegisterCallbacks", RegisterCallbacks, &missing) &
-                        find(library, "cuptiActivityFlushAll", FlushAll, &missing) &
-                        find(library, "cuptiActivityGetNextRecord", GetNextRecord, &missing) &
-                        find(library, "cuptiActivityGetNumDroppedRecords", GetNumDroppedRecords, &missing) &
-                        find(library, "cuptiGetGraphNodeId", GetGraphNodeId, &missing) &
-                        find(library, "cuptiGetResultString", GetResultString, &missing) &
+  const bool complete = find(library, "cuptiSubscribe", Subscribe, &missing) &&
+                        find(library, "cuptiUnsubscribe", Unsubscribe, &missing) &&
+                        find(library, "cuptiEnableCallback", EnableCallback, &missing) &&
+                        find(library, "cuptiEnableDomain", EnableDomain, &missing) &&
+                        find(library, "cuptiActivityEnable", ActivityEnable, &missing) &&
+                        find(library, "cuptiActivityDisable", ActivityDisable, &missing) &&
+                        find(library, "cuptiActivityRegisterCallbacks", RegisterCallbacks, &missing) &&
+                        find(library, "cuptiActivityFlushAll", FlushAll, &missing) &&
+                        find(library, "cuptiActivityGetNextRecord", GetNextRecord, &missing) &&
+                        find(library, "cuptiActivityGetNumDroppedRecords", GetNumDroppedRecords, &missing) &&
+                        find(library, "cuptiGetGraphNodeId", GetGraphNodeId, &missing) &&
+                        find(library, "cuptiGetResultString", GetResultString, &missing) &&
                         find(library, "cuptiGetVersion", GetVersion, &missing);
   if (!complete) *error = "CUPTI is too old or broken: " + missing;
   return complete;
@@ -76,13 +77,17 @@ bool Driver::load(std::string* error) {
   }
   // The names with a version are the ones that cuda.h's macros stand for.
   std::string missing;
-  const bool complete = find(library, "cuDriverGetVersion", DriverGetVersion, &missing) & find(library, "cuDeviceGet", DeviceGet, &missing) &
-                        find(library, "cuDevicePrimaryCtxGetState", PrimaryCtxGetState, &missing) &
-                        find(library, "cuDevicePrimaryCtxRetain", PrimaryCtxRetain, &missing) &
-                        find(library, "cuCtxSetCurrent", CtxSetCurrent, &missing) & find(library, "cuMemAlloc_v2", MemAlloc, &missing) &
-                        find(library, "cuMemsetD8Async", MemsetD8Async, &missing) &
-                        find(library, "cuStreamCreate", StreamCreate, &missing) & find(library, "cuStreamQuery", StreamQuery, &missing) &
-                        find(library, "cuThreadExchangeStreamCaptureMode", ThreadExchangeStreamCaptureMode, &missing);
+  const bool complete =
+      find(library, "cuDriverGetVersion", DriverGetVersion, &missing) &&
+      find(library, "cuDeviceGet", DeviceGet, &missing) &&
+      find(library, "cuDevicePrimaryCtxGetState", PrimaryCtxGetState, &missing) &&
+      find(library, "cuDevicePrimaryCtxRetain", PrimaryCtxRetain, &missing) &&
+      find(library, "cuCtxSetCurrent", CtxSetCurrent, &missing) &&
+      find(library, "cuMemAlloc_v2", MemAlloc, &missing) &&
+      find(library, "cuMemsetD8Async", MemsetD8Async, &missing) &&
+      find(library, "cuStreamCreate", StreamCreate, &missing) &&
+      find(library, "cuStreamQuery", StreamQuery, &missing) &&
+      find(library, "cuThreadExchangeStreamCaptureMode", ThreadExchangeStreamCaptureMode, &missing);
   if (!complete) *error = "the NVIDIA driver is too old: " + missing;
   return complete;
 }

@@ -29,9 +29,10 @@ struct Cupti {
   decltype(&cuptiGetResultString) GetResultString = nullptr;
   decltype(&cuptiGetVersion) GetVersion = nullptr;
 
-  // $MUSACODER_CUPTI, else libcupti.so.13, else libcupti.so.12; one that is already loaded (torch's) comes first.
+  // $MUSACODER_CUPTI, else libcupti.so.13, else libcupti.so.12; one that is already loaded (torch's) comes
+  // first.
   bool load(std::string* error);
-  std::string text(CUptiResult code) const;   // "CUPTI_ERROR_NOT_INITIALIZED (15)"
+  std::string text(CUptiResult code) const;  // "CUPTI_ERROR_NOT_INITIALIZED (15)"
 };
 Cupti& cupti();
 

@@ -56,7 +56,8 @@ class CudaWatcher : public Watcher {
 
 void* serve(void* argument) {
   const int fd = static_cast<int>(reinterpret_cast<std::intptr_t>(argument));
-  static CudaWatcher* const watcher = new CudaWatcher;   // never destroyed: the process may end while this thread runs
+  static CudaWatcher* const watcher =
+      new CudaWatcher;  // never destroyed: the process may end while this thread runs
   try {
     Service(*watcher).serve(fd);
   } catch (const std::exception& error) {
@@ -90,11 +91,12 @@ int start(int fd, std::string* error) {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &old);
   pthread_t thread;
-  const int code = pthread_create(&thread, nullptr, serve, reinterpret_cast<void*>(static_cast<std::intptr_t>(fd)));
+  const int code =
+      pthread_create(&thread, nullptr, serve, reinterpret_cast<void*>(static_cast<std::intptr_t>(fd)));
   pthread_sigmask(SIG_SETMASK, &old, nullptr);
   if (code != 0) {
     *error = std::string("no thread: ") + std::strerror(code);
-    return 6;   // CUPTI stays subscribed, unheard
+    return 6;  // CUPTI stays subscribed, unheard
   }
   pthread_setname_np(thread, "mc-ledger");
   pthread_detach(thread);

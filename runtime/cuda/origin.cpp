@@ -23,21 +23,28 @@ bool starts_with_any(std::string_view name, std::span<const std::string_view> pr
   return false;
 }
 
-constexpr std::string_view kCudaNames[] = {"libcuda.so", "libcudart", "libcupti", "libnvidia-", "libcudadebugger", "libnvrtc"};
-constexpr std::string_view kVendorNames[] = {"libcublas",  "libcudnn",   "libcufft", "libcusparse",   "libcusolver",
-                                             "libcurand",  "libnccl",    "libcutlass", "libnvjpeg",   "libcutensor",
-                                             "libnvshmem", "libnvblas",  "libcudss"};
+constexpr std::string_view kCudaNames[] = {
+    "libcuda.so", "libcudart",  "libcupti", "libnvidia-", "libcudadebugger", "libnvrtc",   "libc.so",
+    "libc-",      "libpthread", "libdl.so", "ld-linux",   "libstdc++.so",    "libgcc_s.so"};
+constexpr std::string_view kVendorNames[] = {
+    "libcublas",  "libcudnn",  "libcufft",    "libcusparse", "libcusolver", "libcurand", "libnccl",
+    "libcutlass", "libnvjpeg", "libcutensor", "libnvshmem",  "libnvblas",   "libcudss"};
 constexpr std::string_view kFrameworkNames[] = {"libtorch", "libc10"};
 
 }  // namespace
 
 const char* origin_name(Origin origin) {
   switch (origin) {
-    case Origin::kOwn: return "own";
-    case Origin::kFramework: return "framework";
-    case Origin::kVendor: return "vendor";
-    case Origin::kJit: return "jit";
-    case Origin::kUnknown: break;
+    case Origin::kOwn:
+      return "own";
+    case Origin::kFramework:
+      return "framework";
+    case Origin::kVendor:
+      return "vendor";
+    case Origin::kJit:
+      return "jit";
+    case Origin::kUnknown:
+      break;
   }
   return "unknown";
 }
@@ -45,7 +52,8 @@ const char* origin_name(Origin origin) {
 DsoKind classify(std::string_view path, std::span<const std::string> own_prefixes) {
   if (path.empty()) return DsoKind::kNone;
   for (const auto& prefix : own_prefixes)
-    if (!prefix.empty() && path.size() > prefix.size() && path.starts_with(prefix) && path[prefix.size()] == '/')
+    if (!prefix.empty() && path.size() > prefix.size() && path.starts_with(prefix) &&
+        path[prefix.size()] == '/')
       return DsoKind::kOwn;
   const std::string_view name = file_name(path);
   if (starts_with_any(name, kCudaNames)) return DsoKind::kCuda;
@@ -70,7 +78,7 @@ DsoTable::DsoTable(std::vector<std::string> own_prefixes, std::string self) : se
     if (prefix.empty() || prefix[0] != '/') continue;
     std::string path = resolved(prefix);
     while (path.size() > 1 && path.back() == '/') path.pop_back();
-    if (path != "/") prefixes_.push_back(std::move(path));   // "/" would make everything the candidate's
+    if (path != "/") prefixes_.push_back(std::move(path));  // "/" would make everything the candidate's
   }
   objects_.push_back({});
 }
@@ -86,7 +94,8 @@ std::uint32_t DsoTable::of_path(const std::string& path) {
     id = it->second;
   } else {
     id = static_cast<std::uint32_t>(objects_.size());
-    objects_.push_back({std::string(file_name(real)), real == self_ ? DsoKind::kCuda : classify(real, prefixes_)});
+    objects_.push_back(
+        {std::string(file_name(real)), real == self_ ? DsoKind::kCuda : classify(real, prefixes_)});
     ids_.emplace(real, id);
   }
   ids_.emplace(path, id);

@@ -21,15 +21,21 @@ using ::testing::IsEmpty;
 json hello() { return {{"ok", true}, {"pid", 7}, {"cupti", 130001}, {"driver", 13000}, {"device", 0}}; }
 
 json launch(const std::string& kernel, const std::string& origin, const std::string& module) {
-  return {{"kernel", kernel}, {"module", module}, {"origin", origin}, {"grid", {4, 1, 1}}, {"block", {256, 1, 1}},
-          {"count", 2},       {"ns", 1500},       {"graph", false},   {"streams", 1}};
+  return {{"kernel", kernel},  {"module", module},     {"origin", origin},
+          {"grid", {4, 1, 1}}, {"block", {256, 1, 1}}, {"count", 2},
+          {"ns", 1500},        {"graph", false},       {"streams", 1}};
 }
 
 json report(json launches = json::array()) {
   return {{"ok", true},
           {"report",
            {{"launches", std::move(launches)},
-            {"copies", {{"h2d_bytes", 1}, {"d2h_bytes", 2}, {"d2d_bytes", 3}, {"memset_bytes", 4}, {"h2d_after_d2h_bytes", 5}}},
+            {"copies",
+             {{"h2d_bytes", 1},
+              {"d2h_bytes", 2},
+              {"d2d_bytes", 3},
+              {"memset_bytes", 4},
+              {"h2d_after_d2h_bytes", 5}}},
             {"refused_ops", {"aten::mm"}},
             {"unsupported", json::array()},
             {"threads", 1},
@@ -70,7 +76,8 @@ class Peer {
   std::thread thread_;
 };
 
-std::function<std::string(const json&)> answering(const std::string& end, const std::string& fault = no_fault().dump()) {
+std::function<std::string(const json&)> answering(const std::string& end,
+                                                  const std::string& fault = no_fault().dump()) {
   return [=](const json& request) {
     const std::string op = request.value("op", "");
     return op == "hello" ? hello().dump() : op == "fault" ? fault : op == "quiet" ? R"({"ok":true})" : end;
@@ -78,9 +85,11 @@ std::function<std::string(const json&)> answering(const std::string& end, const 
 }
 
 TEST(CudaSession, ReadsAnHonestReport) {
-  Peer peer(answering(report({launch("relu(float*)", "own", "relu.so"), launch("sgemm_128", "vendor", "libcublasLt.so.13"),
-                              launch("fill", "framework", "libtorch_cuda.so"), launch("sgemm_128", "vendor", "libcublasLt.so.13")})
-                          .dump()));
+  Peer peer(answering(
+      report({launch("relu(float*)", "own", "relu.so"), launch("sgemm_128", "vendor", "libcublasLt.so.13"),
+              launch("fill", "framework", "libtorch_cuda.so"),
+              launch("sgemm_128", "vendor", "libcublasLt.so.13")})
+          .dump()));
   ASSERT_TRUE(peer.session->begin_window({.trial = 3}));
   auto got = peer.session->end_window();
   ASSERT_TRUE(got) << got.error().message;
@@ -116,9 +125,13 @@ TEST(CudaSession, MemoryIsNotItsBusiness) {
 
 TEST(CudaSession, AFaultComesWithTheReportOnceAndStays) {
   json silent = report();
-  silent["report"]["canary"] = false;   // the context is gone, and with it the canary
+  silent["report"]["canary"] = false;  // the context is gone, and with it the canary
   const json fault = {{"ok", true},
-                      {"fault", {{"kind", "out_of_bounds"}, {"code", 700}, {"name", "cudaErrorIllegalAddress"}, {"kernel", "bad(float*)"}}}};
+                      {"fault",
+                       {{"kind", "out_of_bounds"},
+                        {"code", 700},
+                        {"name", "cudaErrorIllegalAddress"},
+                        {"kernel", "bad(float*)"}}}};
   Peer peer(answering(silent.dump(), fault.dump()));
   auto got = peer.session->end_window();
   ASSERT_TRUE(got) << got.error().message;
@@ -236,7 +249,8 @@ TEST(CudaSession, WrongFieldsAreMisuse) {
     changed[json::json_pointer(path)] = value;
     expect_misuse(changed.dump(), fmt::format("{} = {}", path, value.dump().substr(0, 40)));
   }
-  for (const char* key : {"launches", "copies", "refused_ops", "unsupported", "threads", "dropped", "internal", "error", "canary"}) {
+  for (const char* key : {"launches", "copies", "refused_ops", "unsupported", "threads", "dropped",
+                          "internal", "error", "canary"}) {
     json changed = honest;
     changed["report"].erase(key);
     expect_misuse(changed.dump(), key);
@@ -244,9 +258,11 @@ TEST(CudaSession, WrongFieldsAreMisuse) {
 }
 
 TEST(CudaSession, WrongGreetingsAndFaultsAreMisuse) {
-  Peer rude([](const json&) { return std::string(R"({"ok":true,"pid":-1,"cupti":1,"driver":1,"device":0})"); });
+  Peer rude(
+      [](const json&) { return std::string(R"({"ok":true,"pid":-1,"cupti":1,"driver":1,"device":0})"); });
   EXPECT_THAT(rude.session->begin_window({})->protocol_error, HasSubstr("pid"));
-  for (const char* fault : {R"({"ok":true})", R"({"ok":true,"fault":7})", R"({"ok":true,"fault":{"kind":"none","code":7,"name":"x","kernel":"k"}})",
+  for (const char* fault : {R"({"ok":true})", R"({"ok":true,"fault":7})",
+                            R"({"ok":true,"fault":{"kind":"none","code":7,"name":"x","kernel":"k"}})",
                             R"({"ok":true,"fault":{"kind":"trap","code":-7,"name":"x","kernel":"k"}})"}) {
     Peer peer(answering(report().dump(), fault));
     EXPECT_EQ(peer.session->last_fault().error().code, Code::kInvalidArgument) << fault;

@@ -32,8 +32,10 @@ class Attribute : public ::testing::Test {
   std::uint32_t torch() { return id(kVenv + "torch/lib/libtorch_cuda.so"); }
   std::uint32_t python() { return id("/usr/bin/python3.11"); }
   std::uint32_t cublas() { return id(kVenv + "nvidia/cu13/lib/libcublasLt.so.13"); }
-  Attribution of(std::vector<std::uint32_t> frames, std::uint32_t stub = 0, bool by_handle = false, bool explicit_module = false) {
-    return decide(table, {.frames = frames, .stub = stub, .by_handle = by_handle, .explicit_module = explicit_module});
+  Attribution of(std::vector<std::uint32_t> frames, std::uint32_t stub = 0, bool by_handle = false,
+                 bool explicit_module = false) {
+    return decide(
+        table, {.frames = frames, .stub = stub, .by_handle = by_handle, .explicit_module = explicit_module});
   }
   DsoTable table;
 };
@@ -47,8 +49,9 @@ TEST_F(Attribute, ObjectsByTheirPath) {
   EXPECT_EQ(table.kind(torch()), DsoKind::kFramework);
   EXPECT_EQ(table.kind(cublas()), DsoKind::kVendor);
   EXPECT_EQ(table.kind(python()), DsoKind::kOther);
-  for (const char* name : {"libcublas.so.13", "libcudnn_engines_precompiled.so.9", "libcufft.so.12", "libcusparseLt.so.0", "libcusolver.so.12",
-                           "libcurand.so.10", "libnccl.so.2", "libcutlass.so", "libnvjpeg.so.13"})
+  for (const char* name :
+       {"libcublas.so.13", "libcudnn_engines_precompiled.so.9", "libcufft.so.12", "libcusparseLt.so.0",
+        "libcusolver.so.12", "libcurand.so.10", "libnccl.so.2", "libcutlass.so", "libnvjpeg.so.13"})
     EXPECT_EQ(classify(kVenv + name, {}), DsoKind::kVendor) << name;
   EXPECT_EQ(classify(kVenv + "torch/lib/libc10_cuda.so", {}), DsoKind::kFramework);
   EXPECT_EQ(table.module(own()), "relu.so");
@@ -63,7 +66,8 @@ TEST_F(Attribute, TheFolderDecidesNotTheName) {
 }
 
 TEST_F(Attribute, LinksAreResolved) {
-  const std::filesystem::path dir = std::filesystem::temp_directory_path() / fmt::format("mc_ledger_{}", ::getpid());
+  const std::filesystem::path dir =
+      std::filesystem::temp_directory_path() / fmt::format("mc_ledger_{}", ::getpid());
   std::filesystem::create_directories(dir / "real");
   std::filesystem::create_directory_symlink(dir / "real", dir / "link");
   std::fclose(std::fopen((dir / "real/k.so").c_str(), "w"));
@@ -83,14 +87,17 @@ TEST_F(Attribute, RuntimeLaunches) {
   EXPECT_EQ(of(stack({own(), python()})).dso, own());
   EXPECT_EQ(of(stack({torch(), torch(), python()})).origin, Origin::kFramework);
   EXPECT_EQ(of(stack({cublas(), torch(), python()})).origin, Origin::kVendor);
-  EXPECT_EQ(of(stack({cublas(), own()})).origin, Origin::kVendor);          // the candidate calls cuBLAS
-  EXPECT_EQ(of(stack({torch(), own()})).origin, Origin::kFramework);        // the candidate calls at::mm
+  EXPECT_EQ(of(stack({cublas(), own()})).origin, Origin::kVendor);    // the candidate calls cuBLAS
+  EXPECT_EQ(of(stack({torch(), own()})).origin, Origin::kFramework);  // the candidate calls at::mm
   EXPECT_EQ(of(stack({torch(), cublas(), torch()})).origin, Origin::kVendor);
   EXPECT_EQ(of(stack({torch(), own(), cublas()})).origin, Origin::kFramework);
   EXPECT_EQ(of(stack({python()})).origin, Origin::kUnknown);
+  const std::uint32_t libc = id("/usr/lib/x86_64-linux-gnu/libc.so.6");  // pthread_once inside the runtime
+  EXPECT_EQ(of(stack({libc, cudart(), own()})).origin, Origin::kOwn);
+  EXPECT_EQ(of(stack({libc})).origin, Origin::kUnknown);
   EXPECT_EQ(of(cuda).origin, Origin::kUnknown);
   EXPECT_EQ(of({}).origin, Origin::kUnknown);
-  EXPECT_EQ(of(stack({0, own()})).origin, Origin::kUnknown);                // code that belongs to no object
+  EXPECT_EQ(of(stack({0, own()})).origin, Origin::kUnknown);  // code that belongs to no object
 }
 
 TEST_F(Attribute, TheHostStubIsTheBetterWitness) {
@@ -100,14 +107,16 @@ TEST_F(Attribute, TheHostStubIsTheBetterWitness) {
   EXPECT_EQ(of({cudart(), own()}, torch()).origin, Origin::kFramework);
   EXPECT_EQ(of({cudart(), own()}, torch()).dso, torch());
   EXPECT_EQ(of({cudart(), torch()}, torch()).origin, Origin::kFramework);
-  EXPECT_EQ(of({cudart(), own()}, python()).origin, Origin::kUnknown);      // a kernel of some other object
+  EXPECT_EQ(of({cudart(), own()}, python()).origin, Origin::kUnknown);  // a kernel of some other object
 }
 
 TEST_F(Attribute, LaunchesByHandle) {
-  const std::uint32_t triton = id("/root/.triton/cache/x/__triton_launcher.so"), ffi = id("/usr/lib/libffi.so.8");
+  const std::uint32_t triton = id("/root/.triton/cache/x/__triton_launcher.so"),
+                      ffi = id("/usr/lib/libffi.so.8");
   EXPECT_EQ(of({driver(), triton, python()}, 0, true, true).origin, Origin::kJit);
   EXPECT_EQ(of({driver(), ffi, python()}, 0, true).origin, Origin::kJit);
-  EXPECT_EQ(of({driver(), own()}, 0, true, true).origin, Origin::kJit);     // NVRTC inside the candidate's object
+  EXPECT_EQ(of({driver(), own()}, 0, true, true).origin,
+            Origin::kJit);  // NVRTC inside the candidate's object
   EXPECT_EQ(of({driver(), own()}, 0, true).origin, Origin::kOwn);
   EXPECT_EQ(of({driver(), torch()}, 0, true, true).origin, Origin::kFramework);
   EXPECT_EQ(of({driver(), cublas(), own()}, 0, true, true).origin, Origin::kVendor);
@@ -119,7 +128,14 @@ TEST_F(Attribute, ObjectsAreBounded) {
 }
 
 KernelRecord kernel(std::string_view name, std::uint64_t start, std::uint64_t end) {
-  return {.name = name, .module = "relu.so", .origin = Origin::kOwn, .grid = {4, 1, 1}, .block = {256, 1, 1}, .start_ns = start, .end_ns = end, .stream = 7};
+  return {.name = name,
+          .module = "relu.so",
+          .origin = Origin::kOwn,
+          .grid = {4, 1, 1},
+          .block = {256, 1, 1},
+          .start_ns = start,
+          .end_ns = end,
+          .stream = 7};
 }
 
 TEST(Book, GroupsKernels) {
@@ -170,7 +186,7 @@ TEST(Book, StaysSmallAndSaysWhatItLeftOut) {
 
 TEST(Book, CopiesInOrderOfTime) {
   Book book;
-  book.copy({CopyKind::kHostToDevice, 1000, 50, 60});   // comes first in the buffer, happened last
+  book.copy({CopyKind::kHostToDevice, 1000, 50, 60});  // comes first in the buffer, happened last
   book.copy({CopyKind::kHostToDevice, 64, 10, 20});
   book.copy({CopyKind::kDeviceToHost, 4096, 30, 40});
   book.copy({CopyKind::kDeviceToDevice, 7, 41, 42});
@@ -181,7 +197,7 @@ TEST(Book, CopiesInOrderOfTime) {
   EXPECT_EQ(copies["d2d_bytes"], 7);
   EXPECT_EQ(copies["memset_bytes"], 9);
   EXPECT_EQ(copies["h2d_after_d2h_bytes"], 1000);
-  book.copy({CopyKind::kDeviceToHost, 16, 30, 40});     // a scalar or two is nothing
+  book.copy({CopyKind::kDeviceToHost, 16, 30, 40});  // a scalar or two is nothing
   book.copy({CopyKind::kHostToDevice, 1000, 50, 60});
   EXPECT_EQ(book.take()["copies"]["h2d_after_d2h_bytes"], 0);
 }
@@ -246,7 +262,7 @@ TEST(Service, WindowsOpenAndClose) {
   EXPECT_EQ(ask(R"({"op":"outside"})")["report"]["threads"], 1);
   EXPECT_EQ(ask(R"({"op":"begin","trial":0,"flags":["kernels"]})")["report"]["threads"], 2);
   EXPECT_EQ(ask(R"({"op":"begin"})")["ok"], false);
-  EXPECT_EQ(ask(R"({"op":"outside"})")["report"]["threads"], 0);   // nothing is taken from an open window
+  EXPECT_EQ(ask(R"({"op":"outside"})")["report"]["threads"], 0);  // nothing is taken from an open window
   EXPECT_EQ(ask(R"({"op":"end"})")["report"]["threads"], 3);
   EXPECT_EQ(ask(R"({"op":"fault"})")["fault"], nullptr);
   EXPECT_EQ(ask(R"({"op":"quiet","on":true})")["ok"], true);
@@ -256,8 +272,9 @@ TEST(Service, WindowsOpenAndClose) {
 TEST(Service, NonsenseIsRefused) {
   FakeWatcher watcher;
   Service service(watcher);
-  for (const char* line : {"", "x", "[]", "{}", R"({"op":1})", R"({"op":"x"})", R"({"op":"hello","version":2})", R"({"op":"hello","version":"1"})",
-                           R"({"op":"quiet"})", R"({"op":"quiet","on":1})"})
+  for (const char* line :
+       {"", "x", "[]", "{}", R"({"op":1})", R"({"op":"x"})", R"({"op":"hello","version":2})",
+        R"({"op":"hello","version":"1"})", R"({"op":"quiet"})", R"({"op":"quiet","on":1})"})
     EXPECT_EQ(json::parse(service.handle(line))["ok"], false) << line;
   EXPECT_EQ(watcher.reports, 0);
 }

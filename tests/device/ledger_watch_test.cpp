@@ -1,5 +1,5 @@
-// libmusacoder_ledger.so itself, from a launch to the judge's report, over a CUPTI, a runtime and a driver that are made up
-// (fake/). One process has one ledger, so the cases share it; each takes its own report.
+// libmusacoder_ledger.so itself, from a launch to the judge's report, over a CUPTI, a runtime and a driver
+// that are made up (fake/). One process has one ledger, so the cases share it; each takes its own report.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 struct Caller {
-  explicit Caller(const std::string& file) : library(::dlopen((std::string(MC_FAKE_CUDA) + file).c_str(), RTLD_NOW | RTLD_LOCAL)) {
+  explicit Caller(const std::string& file)
+      : library(::dlopen((std::string(MC_FAKE_CUDA) + file).c_str(), RTLD_NOW | RTLD_LOCAL)) {
     if (!library) ADD_FAILURE() << ::dlerror();
     get("by_stub", by_stub);
     get("by_handle", by_handle);
@@ -53,7 +54,8 @@ class LedgerWatch : public ::testing::Test {
     const std::string lib = std::string(MC_FAKE_CUDA) + "/lib/";
     ::setenv("MUSACODER_OWN_PREFIX", MC_FAKE_CUDA "/own", 1);
     ::setenv("MUSACODER_CUPTI", (lib + "libcupti.so.13").c_str(), 1);
-    for (const char* file : {"libcupti.so.13", "libcuda.so.1", "libcudart.so.13"})   // found by their names from now on
+    for (const char* file :
+         {"libcupti.so.13", "libcuda.so.1", "libcudart.so.13"})  // found by their names from now on
       ASSERT_TRUE(::dlopen((lib + file).c_str(), RTLD_NOW | RTLD_GLOBAL)) << ::dlerror();
     void* ledger = ::dlopen(MC_LEDGER, RTLD_NOW | RTLD_LOCAL);
     ASSERT_TRUE(ledger) << ::dlerror();
@@ -62,7 +64,9 @@ class LedgerWatch : public ::testing::Test {
     note = reinterpret_cast<void (*)(const char*, const char*)>(::dlsym(ledger, "mcl_note"));
     synchronized = reinterpret_cast<int (*)()>(::dlsym(ledger, "mcl_synchronized"));
     auto pair = base::socket_pair();
-    session = make_cuda_session(std::move(pair->first), std::move(pair->second), {.hello_seconds = 20, .answer_seconds = 20}).release();
+    session = make_cuda_session(std::move(pair->first), std::move(pair->second),
+                                {.hello_seconds = 20, .answer_seconds = 20})
+                  .release();
     char error[256] = "";
     ASSERT_NE(start(0, error, sizeof error), 0);
     EXPECT_THAT(error, HasSubstr("no stream socket"));
@@ -71,7 +75,8 @@ class LedgerWatch : public ::testing::Test {
     torch = new Caller("/lib/libtorch_cuda.so");
     cublas = new Caller("/lib/libcublas.so.13");
     stranger = new Caller("/lib/stranger.so");
-    auto before = session->begin_window({});   // without a context there is nothing to see, and that is no fault
+    auto before =
+        session->begin_window({});  // without a context there is nothing to see, and that is no fault
     ASSERT_TRUE(before) << before.error().message;
     fake<void (*)(int)>("fake_context")(1);
     ASSERT_TRUE(session->end_window());
@@ -89,7 +94,8 @@ class LedgerWatch : public ::testing::Test {
   }
   // "own:candidate.so" of a report with one kind of launch
   static std::string only(const WindowReport& report) {
-    if (report.launches.empty() && report.vendor_calls.size() == 1) return "vendor:" + report.vendor_calls[0].library;
+    if (report.launches.empty() && report.vendor_calls.size() == 1)
+      return "vendor:" + report.vendor_calls[0].library;
     if (report.launches.size() != 1 || !report.vendor_calls.empty())
       return fmt::format("{} launches, {} vendor calls", report.launches.size(), report.vendor_calls.size());
     return report.launches[0].origin + ":" + report.launches[0].module;
@@ -137,23 +143,23 @@ TEST_F(LedgerWatch, FrameworkVendorAndStranger) {
 }
 
 TEST_F(LedgerWatch, WhoCallsWhom) {
-  candidate->through(cublas->by_handle, "gemm2");      // the candidate calls cuBLAS
+  candidate->through(cublas->by_handle, "gemm2");  // the candidate calls cuBLAS
   EXPECT_EQ(only(end()), "vendor:cublas");
   SetUp();
-  candidate->through(torch->by_handle, "add");         // the candidate calls torch
+  candidate->through(torch->by_handle, "add");  // the candidate calls torch
   EXPECT_EQ(only(end()), "framework:libtorch_cuda.so");
   SetUp();
-  torch->through(candidate->by_handle, "_Z3ownv");     // torch's dispatcher calls the candidate
+  torch->through(candidate->by_handle, "_Z3ownv");  // torch's dispatcher calls the candidate
   EXPECT_EQ(only(end()), "own:candidate.so");
 }
 
 TEST_F(LedgerWatch, HandlesOfModulesLoadedByHand) {
   int module = 0, function = 0, other = 0;
-  stranger->load(&module, &function);                  // Triton's way
+  stranger->load(&module, &function);  // Triton's way
   stranger->by_driver(&function, "triton_kernel");
   EXPECT_EQ(only(end()), "jit:stranger.so");
   SetUp();
-  candidate->load(&module, &function);                 // NVRTC in the candidate's object
+  candidate->load(&module, &function);  // NVRTC in the candidate's object
   candidate->by_driver(&function, "nvrtc_kernel");
   EXPECT_EQ(only(end()), "jit:candidate.so");
   SetUp();
@@ -170,13 +176,13 @@ TEST_F(LedgerWatch, GraphNodes) {
   ASSERT_EQ(only(report), "own:candidate.so");
   EXPECT_TRUE(report.launches[0].graph);
   SetUp();
-  launch("_Z5graphPf", 0x777);                         // a node that nobody saw: by the kernel's name
+  launch("_Z5graphPf", 0x777);  // a node that nobody saw: by the kernel's name
   EXPECT_EQ(only(end()), "own:candidate.so");
   SetUp();
   launch("_Z7strangev", 0x778);
   EXPECT_EQ(only(end()), "unknown:");
   SetUp();
-  launch("_Z12kept_by_namePf", 0x779);                 // by the name in the candidate's object
+  launch("_Z12kept_by_namePf", 0x779);  // by the name in the candidate's object
   EXPECT_EQ(only(end()), "own:candidate.so");
 }
 
@@ -198,7 +204,7 @@ TEST_F(LedgerWatch, TheRunnersOwnWorkIsCountedNotListed) {
   EXPECT_EQ(report.h2d_bytes, 96u);
   EXPECT_EQ(report.d2h_bytes, 4096u);
   EXPECT_EQ(report.h2d_after_d2h_bytes, 32u);
-  EXPECT_EQ(report.memset_bytes, 0u);                  // the canary is nobody's
+  EXPECT_EQ(report.memset_bytes, 0u);  // the canary is nobody's
   EXPECT_EQ(report.threads, 0u);
 }
 
@@ -224,7 +230,7 @@ TEST_F(LedgerWatch, LaunchErrorsThatNobodyReads) {
   EXPECT_EQ(end().unread_launch_error, "");
   SetUp();
   candidate->by_stub("_Z4reluPf", 9);
-  std::thread([&] { last_error(); }).join();           // another thread's last error is not this one
+  std::thread([&] { last_error(); }).join();  // another thread's last error is not this one
   EXPECT_NE(end().unread_launch_error, "");
 }
 
@@ -233,7 +239,7 @@ TEST_F(LedgerWatch, RestsWhileQuiet) {
   EXPECT_EQ(only(end()), "own:candidate.so");
   ASSERT_TRUE(session->quiet(true));
   candidate->by_stub("_Z4reluPf", 0);
-  EXPECT_EQ(session->begin_window({}).error().code, Code::kUnavailable);   // no canary: nothing can be said
+  EXPECT_EQ(session->begin_window({}).error().code, Code::kUnavailable);  // no canary: nothing can be said
   ASSERT_TRUE(session->quiet(false));
   auto after = session->end_window();
   ASSERT_TRUE(after);
@@ -255,7 +261,7 @@ TEST_F(LedgerWatch, SilenceIsNoticed) {
   EXPECT_EQ(only(end()), "own:candidate.so");
 }
 
-TEST_F(LedgerWatch, ZFaultsStay) {   // last: a fault ends a process's work on a GPU
+TEST_F(LedgerWatch, ZFaultsStay) {  // last: a fault ends a process's work on a GPU
   candidate->by_stub("_Z3badPf", 0);
   fake<int (*)(int)>("fake_synchronize")(700);
   const WindowReport report = end();
@@ -263,7 +269,7 @@ TEST_F(LedgerWatch, ZFaultsStay) {   // last: a fault ends a process's work on a
   EXPECT_EQ(report.fault->kind, vgpu::FaultKind::kOutOfBounds);
   EXPECT_EQ(report.fault->kernel, "bad(float*)");
   fake<int (*)(int)>("fake_synchronize")(719);
-  EXPECT_EQ((*session->last_fault())->kind, vgpu::FaultKind::kOutOfBounds);   // the first
+  EXPECT_EQ((*session->last_fault())->kind, vgpu::FaultKind::kOutOfBounds);  // the first
 }
 
 }  // namespace

@@ -100,7 +100,8 @@ TEST_F(NvmlTest, SaysWhatIsMissing) {
 }
 
 TEST_F(NvmlTest, TheBackendSaysWhatIsMissing) {
-  auto device = make_cuda_device({.backend = "cuda", .runtime_dir = "/nowhere"}, "/nowhere/libnvidia-ml.so.1");
+  auto device =
+      make_cuda_device({.backend = "cuda", .runtime_dir = "/nowhere"}, "/nowhere/libnvidia-ml.so.1");
   ASSERT_FALSE(device);
   EXPECT_EQ(device.error().code, Code::kUnavailable);
   EXPECT_THAT(device.error().message, HasSubstr("musacoder doctor"));

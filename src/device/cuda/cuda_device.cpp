@@ -53,7 +53,8 @@ class CudaSession : public Session {
 
   void kill() override {
     killed_ = true;
-    ::shutdown(fd_, SHUT_RDWR);   // wakes whoever waits for an answer; the descriptor lives as long as the session
+    ::shutdown(fd_,
+               SHUT_RDWR);  // wakes whoever waits for an answer; the descriptor lives as long as the session
   }
 
  private:
@@ -77,7 +78,8 @@ class CudaSession : public Session {
     auto reply = channel_.read(deadline);
     if (!reply) {
       const Error& error = reply.error();
-      if (error.code == Code::kResourceExhausted || error.code == Code::kInvalidArgument) return misuse(error.message);
+      if (error.code == Code::kResourceExhausted || error.code == Code::kInvalidArgument)
+        return misuse(error.message);
       // An answer that comes late would be taken for that of the next question.
       broken_ = error;
       return tl::unexpected<Error>(error);
@@ -88,7 +90,8 @@ class CudaSession : public Session {
     if (!good) return misuse("an answer without \"ok\"");
     if (!*good) {
       std::string message = "no reason given";
-      if (auto it = reply->find("message"); it != reply->end() && it->is_string()) message = printable(it->get_ref<const std::string&>());
+      if (auto it = reply->find("message"); it != reply->end() && it->is_string())
+        message = printable(it->get_ref<const std::string&>());
       return fail(Code::kUnavailable, "the ledger refuses '{}': {}", request.value("op", ""), message);
     }
     return reply;
@@ -133,8 +136,9 @@ class CudaSession : public Session {
       fault_reported_ = true;
     }
     if (!canary && !*fault)
-      return fail(Code::kUnavailable, "CUPTI is silent in the candidate's process: its records do not arrive, so nothing can be "
-                                      "said about launches; set MUSACODER_LEDGER_LOG=1 for its remarks");
+      return fail(Code::kUnavailable,
+                  "CUPTI is silent in the candidate's process: its records do not arrive, so nothing can be "
+                  "said about launches; set MUSACODER_LEDGER_LOG=1 for its remarks");
     return out;
   }
 
@@ -154,7 +158,11 @@ class CudaDevice : public Device {
   std::string name() const override { return "cuda"; }
   std::string gpu() const override { return gpu_.name; }
   Capabilities capabilities() const override {
-    return {.real_hardware = true, .measures_time = true, .ledger = true, .names_faults = false, .scales_shapes = false};
+    return {.real_hardware = true,
+            .measures_time = true,
+            .ledger = true,
+            .names_faults = false,
+            .scales_shapes = false};
   }
   std::string architecture() const override {
     std::string digits;
@@ -201,13 +209,15 @@ class CudaDevice : public Device {
   }
   Status probe() override {
     MC_ASSIGN_OR_RETURN(GpuInfo now, gpu_probe(nvml_path_));
-    if (now.uuid != gpu_.uuid) return fail(Code::kUnavailable, "{} ({}) is gone; {} ({}) answers instead", gpu_.name, gpu_.uuid, now.name, now.uuid);
+    if (now.uuid != gpu_.uuid)
+      return fail(Code::kUnavailable, "{} ({}) is gone; {} ({}) answers instead", gpu_.name, gpu_.uuid,
+                  now.name, now.uuid);
     return ok();
   }
   Result<std::unique_ptr<Session>> start_session(const SessionLimits& limits) override {
     MC_ASSIGN_OR_RETURN(auto pair, base::socket_pair());
     CudaSessionOptions options;
-    options.answer_seconds = limits.max_launch_seconds + 15;   // the canary waits 10 s for a busy GPU
+    options.answer_seconds = limits.max_launch_seconds + 15;  // the canary waits 10 s for a busy GPU
     return make_cuda_session(std::move(pair.first), std::move(pair.second), options);
   }
 
@@ -219,18 +229,23 @@ class CudaDevice : public Device {
 
 }  // namespace
 
-std::unique_ptr<Session> make_cuda_session(base::Fd judge, base::Fd client, const CudaSessionOptions& options) {
+std::unique_ptr<Session> make_cuda_session(base::Fd judge, base::Fd client,
+                                           const CudaSessionOptions& options) {
   return std::make_unique<CudaSession>(std::move(judge), std::move(client), options);
 }
 
 Result<std::unique_ptr<Device>> make_cuda_device(const DeviceConfig& config, const std::string& nvml_path) {
   auto gpu = gpu_probe(nvml_path);
   if (!gpu)
-    return fail(Code::kUnavailable, "no GPU for backend cuda: {}; `musacoder doctor` says what is here, and --backend vgpu needs no GPU",
-                gpu.error().message);
+    return fail(
+        Code::kUnavailable,
+        "no GPU for backend cuda: {}; `musacoder doctor` says what is here, and --backend vgpu needs no GPU",
+        gpu.error().message);
   const std::string library = config.runtime_dir + "/lib/libmusacoder_ledger.so";
   if (!base::exists(library))
-    return fail(Code::kUnavailable, "{} is missing: the build found no cupti.h; install torch for CUDA (scripts/setup) or a CUDA toolkit and build again",
+    return fail(Code::kUnavailable,
+                "{} is missing: the build found no cupti.h; install torch for CUDA (scripts/setup) or a CUDA "
+                "toolkit and build again",
                 library);
   return std::make_unique<CudaDevice>(std::move(*gpu), nvml_path);
 }

@@ -8,7 +8,8 @@
 
 namespace musacoder::device {
 
-// NVML's interface, as its documentation gives it (https://docs.nvidia.com/deploy/nvml-api/): no header is needed to build.
+// NVML's interface, as its documentation gives it (https://docs.nvidia.com/deploy/nvml-api/): no header is
+// needed to build.
 struct Nvml::Api {
   using Device = void*;
   struct Memory {
@@ -70,10 +71,11 @@ std::vector<std::string> split(std::string text) {
 
 std::vector<std::string> throttle_words(std::uint64_t mask) {
   static constexpr std::pair<std::uint64_t, const char*> kWords[] = {
-      {0x2, "applications_clocks"}, {0x4, "sw_power_cap"},   {0x8, "hw_slowdown"},     {0x10, "sync_boost"},
-      {0x20, "sw_thermal"},         {0x40, "hw_thermal"},    {0x80, "hw_power_brake"}, {0x100, "display_clocks"}};
+      {0x2, "applications_clocks"}, {0x4, "sw_power_cap"},    {0x8, "hw_slowdown"},
+      {0x10, "sync_boost"},         {0x20, "sw_thermal"},     {0x40, "hw_thermal"},
+      {0x80, "hw_power_brake"},     {0x100, "display_clocks"}};
   std::vector<std::string> out;
-  mask &= ~std::uint64_t{1};   // idle: the clocks are low because there is nothing to do
+  mask &= ~std::uint64_t{1};  // idle: the clocks are low because there is nothing to do
   for (const auto& [bit, word] : kWords) {
     if (mask & bit) out.emplace_back(word);
     mask &= ~bit;
@@ -90,8 +92,11 @@ Nvml::~Nvml() {
 
 Result<std::unique_ptr<Nvml>> Nvml::open(const std::string& path) {
   const char* from_environment = std::getenv("MUSACODER_NVML");
-  const std::string file = !path.empty() ? path : from_environment && *from_environment ? from_environment : "libnvidia-ml.so.1";
-  void* library = ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);   // never closed: its threads must not lose their code
+  const std::string file = !path.empty()                           ? path
+                           : from_environment && *from_environment ? from_environment
+                                                                   : "libnvidia-ml.so.1";
+  void* library =
+      ::dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);  // never closed: its threads must not lose their code
   if (!library) return fail(Code::kUnavailable, "no NVIDIA driver ({} is not installed)", file);
   auto api = std::make_unique<Api>();
   find(library, api->init, {"nvmlInit_v2", "nvmlInit"});
@@ -108,7 +113,8 @@ Result<std::unique_ptr<Nvml>> Nvml::open(const std::string& path) {
   find(library, api->clock, {"nvmlDeviceGetClockInfo"});
   find(library, api->temperature, {"nvmlDeviceGetTemperature"});
   find(library, api->power, {"nvmlDeviceGetPowerUsage"});
-  find(library, api->throttle, {"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"});
+  find(library, api->throttle,
+       {"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"});
   find(library, api->utilization, {"nvmlDeviceGetUtilizationRates"});
   find(library, api->processes, {"nvmlDeviceGetComputeRunningProcesses_v3"});
   if (!api->init || !api->shutdown || !api->count || !api->by_index || !api->name || !api->uuid)
@@ -116,7 +122,8 @@ Result<std::unique_ptr<Nvml>> Nvml::open(const std::string& path) {
   if (const int code = api->init(); code != 0) {
     const std::string text = api->text(code);
     api->shutdown = nullptr;
-    return fail(Code::kUnavailable, "the NVIDIA driver does not answer: {}; see whether nvidia-smi works here", text);
+    return fail(Code::kUnavailable,
+                "the NVIDIA driver does not answer: {}; see whether nvidia-smi works here", text);
   }
   return std::unique_ptr<Nvml>(new Nvml(std::move(api)));
 }
@@ -133,7 +140,7 @@ Result<std::vector<GpuInfo>> Nvml::gpus() {
   std::vector<GpuInfo> out;
   for (unsigned i = 0; i < std::min(count, 1024u); ++i) {
     Api::Device device = nullptr;
-    if (api_->by_index(i, &device) != 0) continue;   // a GPU that this user may not see
+    if (api_->by_index(i, &device) != 0) continue;  // a GPU that this user may not see
     GpuInfo& gpu = out.emplace_back();
     gpu.index = i;
     gpu.driver = driver;
@@ -162,8 +169,10 @@ Result<GpuSample> Nvml::sample(unsigned index) {
     api_->clock(device, kClockMemory, &out.memory_mhz);
   }
   if (api_->temperature) api_->temperature(device, 0, &out.temperature_c);
-  if (unsigned milliwatts = 0; api_->power && api_->power(device, &milliwatts) == 0) out.power_w = milliwatts / 1000.0;
-  if (unsigned long long mask = 0; api_->throttle && api_->throttle(device, &mask) == 0) out.throttle = throttle_words(mask);
+  if (unsigned milliwatts = 0; api_->power && api_->power(device, &milliwatts) == 0)
+    out.power_w = milliwatts / 1000.0;
+  if (unsigned long long mask = 0; api_->throttle && api_->throttle(device, &mask) == 0)
+    out.throttle = throttle_words(mask);
   if (Api::Utilization busy{}; api_->utilization && api_->utilization(device, &busy) == 0) {
     out.busy_percent = busy.gpu;
     out.memory_busy_percent = busy.memory;
@@ -190,21 +199,27 @@ Result<GpuInfo> gpu_probe(const std::string& nvml_path) {
   MC_ASSIGN_OR_RETURN(auto nvml, Nvml::open(nvml_path));
   MC_ASSIGN_OR_RETURN(auto gpus, nvml->gpus());
   if (gpus.empty())
-    return fail(Code::kUnavailable, "an NVIDIA driver is installed, but no GPU answers; give this machine or container a GPU (docker run --gpus)");
+    return fail(Code::kUnavailable,
+                "an NVIDIA driver is installed, but no GPU answers; give this machine or container a GPU "
+                "(docker run --gpus)");
   const GpuInfo* chosen = &gpus[0];
   if (const char* visible = std::getenv("CUDA_VISIBLE_DEVICES")) {
     const std::string first = split(visible)[0];
     chosen = nullptr;
     for (const auto& gpu : gpus)
-      if (first == std::to_string(gpu.index) || (first.size() > 4 && gpu.uuid.starts_with(first))) chosen = &gpu;
+      if (first == std::to_string(gpu.index) || (first.size() > 4 && gpu.uuid.starts_with(first)))
+        chosen = &gpu;
     // A slice of a GPU (MIG) has a number of its own; that of its GPU is as good for a probe.
     if (!chosen && first.starts_with("MIG-")) chosen = &gpus[0];
     if (!chosen)
-      return fail(Code::kUnavailable, "CUDA_VISIBLE_DEVICES is '{}', which names none of the {} GPU{} here; unset it or give a number below {}",
+      return fail(Code::kUnavailable,
+                  "CUDA_VISIBLE_DEVICES is '{}', which names none of the {} GPU{} here; unset it or give a "
+                  "number below {}",
                   visible, gpus.size(), gpus.size() == 1 ? "" : "s", gpus.size());
   }
   if (!chosen->capability.empty() && std::strtod(chosen->capability.c_str(), nullptr) < 7.5)
-    return fail(Code::kUnavailable, "{} has compute capability {}, and CUDA 13 needs 7.5 or newer", chosen->name, chosen->capability);
+    return fail(Code::kUnavailable, "{} has compute capability {}, and CUDA 13 needs 7.5 or newer",
+                chosen->name, chosen->capability);
   return *chosen;
 }
 

@@ -17,7 +17,8 @@ constexpr std::uint64_t kMaxNumber = 1ull << 53;
 // Reads required fields of one object; the first that is wrong is kept.
 class Fields {
  public:
-  Fields(const json& object, std::string path, std::string& error) : object_(object), path_(std::move(path)), error_(error) {
+  Fields(const json& object, std::string path, std::string& error)
+      : object_(object), path_(std::move(path)), error_(error) {
     if (!object.is_object()) wrong("", "an object");
   }
   bool good() const { return error_.empty(); }
@@ -42,7 +43,9 @@ class Fields {
       return {};
     }
     std::array<std::uint32_t, 3> out{};
-    for (std::size_t i = 0; i < 3; ++i) out[i] = static_cast<std::uint32_t>(number_of((*value)[i], key, std::numeric_limits<std::int32_t>::max()));
+    for (std::size_t i = 0; i < 3; ++i)
+      out[i] =
+          static_cast<std::uint32_t>(number_of((*value)[i], key, std::numeric_limits<std::int32_t>::max()));
     return {out[0], out[1], out[2]};
   }
   std::vector<std::string> texts(const char* key) {
@@ -55,7 +58,8 @@ class Fields {
   template <typename Function>
   void objects(const char* key, Function function) {
     const json* value = list(key);
-    for (std::size_t i = 0; value && i < value->size() && good(); ++i) function(Fields((*value)[i], fmt::format("{}[{}]", at(key), i), error_));
+    for (std::size_t i = 0; value && i < value->size() && good(); ++i)
+      function(Fields((*value)[i], fmt::format("{}[{}]", at(key), i), error_));
   }
   Fields object(const char* key) {
     static const json empty = json::object();
@@ -91,7 +95,8 @@ class Fields {
     return 0;
   }
   std::string text_of(const json& value, const char* key) {
-    if (value.is_string() && value.get_ref<const std::string&>().size() <= kMaxText) return printable(value.get_ref<const std::string&>());
+    if (value.is_string() && value.get_ref<const std::string&>().size() <= kMaxText)
+      return printable(value.get_ref<const std::string&>());
     wrong(key, "a text of at most 4096 bytes");
     return {};
   }
@@ -119,7 +124,8 @@ void read_launch(Fields in, WindowReport& out) {
   launch.nanoseconds = in.number("ns");
   launch.graph = in.flag("graph");
   in.number("streams");
-  if (std::none_of(std::begin(kOrigins), std::end(kOrigins), [&](const char* name) { return launch.origin == name; }))
+  if (std::none_of(std::begin(kOrigins), std::end(kOrigins),
+                   [&](const char* name) { return launch.origin == name; }))
     in.wrong("origin", "own, framework, vendor, jit or unknown");
   if (launch.count == 0) in.wrong("count", "above 0");
   if (!in.good()) return;
@@ -129,10 +135,13 @@ void read_launch(Fields in, WindowReport& out) {
     return;
   }
   const std::string library = library_name(launch.module);
-  const auto same = std::find_if(out.vendor_calls.begin(), out.vendor_calls.end(),
-                                 [&](const auto& call) { return call.library == library && call.function == launch.kernel; });
-  if (same == out.vendor_calls.end()) out.vendor_calls.push_back({library, launch.kernel, launch.count});
-  else same->count += launch.count;
+  const auto same = std::find_if(out.vendor_calls.begin(), out.vendor_calls.end(), [&](const auto& call) {
+    return call.library == library && call.function == launch.kernel;
+  });
+  if (same == out.vendor_calls.end())
+    out.vendor_calls.push_back({library, launch.kernel, launch.count});
+  else
+    same->count += launch.count;
 }
 
 }  // namespace
@@ -193,13 +202,15 @@ Status read_fault(const json& reply, std::optional<Fault>& out) {
   Fault fault;
   fault.kernel = in.text("kernel");
   using vgpu::FaultKind;
-  for (const FaultKind one : {FaultKind::kOutOfBounds, FaultKind::kMisaligned, FaultKind::kAssert, FaultKind::kTrap, FaultKind::kTimeout,
-                              FaultKind::kStackOverflow})
+  for (const FaultKind one : {FaultKind::kOutOfBounds, FaultKind::kMisaligned, FaultKind::kAssert,
+                              FaultKind::kTrap, FaultKind::kTimeout, FaultKind::kStackOverflow})
     if (kind == vgpu::fault_kind_name(one)) fault.kind = one;
   if (fault.kind == FaultKind::kNone) in.wrong("kind", "a fault of the GPU");
   fault.detail = fmt::format("{} ({})", name, code);
-  fault.message = fault.kernel.empty() ? fmt::format("the GPU stopped with {}", fault.detail)
-                                       : fmt::format("the GPU stopped with {}; {} was the last kernel launched", fault.detail, fault.kernel);
+  fault.message = fault.kernel.empty()
+                      ? fmt::format("the GPU stopped with {}", fault.detail)
+                      : fmt::format("the GPU stopped with {}; {} was the last kernel launched", fault.detail,
+                                    fault.kernel);
   if (error.empty()) out = std::move(fault);
   return result(error);
 }

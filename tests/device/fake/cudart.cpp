@@ -44,13 +44,16 @@ int fake_launch_handle(void* handle, const char* name) {
               [&](unsigned id) { driver_launch(name, id, [&] { fake_kernel(name, id, 0, 4); }); });
 }
 int fake_capture(const void* stub, const char* name, std::uint64_t node) {
-  return call(211, "cudaLaunchKernel", stub, name, 0, [&](unsigned id) { driver_launch(name, id, [&] { fake_node_created(node); }); });
+  return call(211, "cudaLaunchKernel", stub, name, 0,
+              [&](unsigned id) { driver_launch(name, id, [&] { fake_node_created(node); }); });
 }
 int fake_instantiate(std::uint64_t node, std::uint64_t clone) {
-  return call(418, "cudaGraphInstantiateWithFlags", nullptr, nullptr, 0, [&](unsigned) { fake_node_cloned(clone, node); });
+  return call(418, "cudaGraphInstantiateWithFlags", nullptr, nullptr, 0,
+              [&](unsigned) { fake_node_cloned(clone, node); });
 }
 int fake_graph_launch(const char* name, std::uint64_t node) {
-  return call(311, "cudaGraphLaunch", nullptr, nullptr, 0, [&](unsigned id) { fake_kernel(name, id, node, 4); });
+  return call(311, "cudaGraphLaunch", nullptr, nullptr, 0,
+              [&](unsigned id) { fake_kernel(name, id, node, 4); });
 }
 int fake_memcpy(int kind, std::uint64_t bytes) {
   return call(31, "cudaMemcpy", nullptr, nullptr, 0, [&](unsigned id) { fake_copy(kind, bytes, id); });

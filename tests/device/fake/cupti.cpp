@@ -31,7 +31,9 @@ bool losing = false;
 unsigned correlation = 100;
 std::uint64_t now = 1000;
 
-bool enabled(int domain, unsigned id) { return callback && (domains.count(domain) || single.count({domain, id})); }
+bool enabled(int domain, unsigned id) {
+  return callback && (domains.count(domain) || single.count({domain, id}));
+}
 void keep(const Record& record) {
   std::lock_guard lock(mutex);
   if (!losing && kinds.count(record.any.kind)) records.push_back(record);
@@ -64,7 +66,9 @@ extern "C" {
 void fake_enter(const FakeCall* call) { call_back(*call, CUPTI_API_ENTER, 0); }
 void fake_exit(const FakeCall* call, int result) { call_back(*call, CUPTI_API_EXIT, result); }
 void fake_node_created(std::uint64_t made) { node(CUPTI_CBID_RESOURCE_GRAPHNODE_CREATED, made, 0); }
-void fake_node_cloned(std::uint64_t made, std::uint64_t original) { node(CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED, made, original); }
+void fake_node_cloned(std::uint64_t made, std::uint64_t original) {
+  node(CUPTI_CBID_RESOURCE_GRAPHNODE_CLONED, made, original);
+}
 void fake_lose_records(int lose) { losing = lose; }
 unsigned fake_correlation() { return ++correlation; }
 void fake_kernel(const char* name, unsigned id, std::uint64_t graph_node, unsigned grid_x) {
@@ -106,19 +110,25 @@ CUptiResult cuptiSubscribe(CUpti_SubscriberHandle* handle, CUpti_CallbackFunc fu
   return CUPTI_SUCCESS;
 }
 CUptiResult cuptiUnsubscribe(CUpti_SubscriberHandle) { return callback = nullptr, CUPTI_SUCCESS; }
-CUptiResult cuptiEnableCallback(std::uint32_t on, CUpti_SubscriberHandle, CUpti_CallbackDomain domain, CUpti_CallbackId id) {
-  if (on) single.insert({domain, id});
-  else single.erase({domain, id});
+CUptiResult cuptiEnableCallback(std::uint32_t on, CUpti_SubscriberHandle, CUpti_CallbackDomain domain,
+                                CUpti_CallbackId id) {
+  if (on)
+    single.insert({domain, id});
+  else
+    single.erase({domain, id});
   return CUPTI_SUCCESS;
 }
 CUptiResult cuptiEnableDomain(std::uint32_t on, CUpti_SubscriberHandle, CUpti_CallbackDomain domain) {
-  if (on) domains.insert(domain);
-  else domains.erase(domain);
+  if (on)
+    domains.insert(domain);
+  else
+    domains.erase(domain);
   return CUPTI_SUCCESS;
 }
 CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind) { return kinds.insert(kind), CUPTI_SUCCESS; }
 CUptiResult cuptiActivityDisable(CUpti_ActivityKind kind) { return kinds.erase(kind), CUPTI_SUCCESS; }
-CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc a, CUpti_BuffersCallbackCompleteFunc b) {
+CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc a,
+                                           CUpti_BuffersCallbackCompleteFunc b) {
   request = a;
   complete = b;
   return CUPTI_SUCCESS;
@@ -136,7 +146,8 @@ CUptiResult cuptiActivityFlushAll(std::uint32_t) {
     request(&buffer, &size, &most);
     if (!buffer) break;
     std::size_t n = 0;
-    for (; at < out.size() && (n + 1) * kStride <= size; ++at, ++n) std::memcpy(buffer + n * kStride, &out[at], kStride);
+    for (; at < out.size() && (n + 1) * kStride <= size; ++at, ++n)
+      std::memcpy(buffer + n * kStride, &out[at], kStride);
     complete(nullptr, 0, buffer, size, n * kStride);
   }
   return CUPTI_SUCCESS;
@@ -147,8 +158,12 @@ CUptiResult cuptiActivityGetNextRecord(std::uint8_t* buffer, std::size_t valid, 
   *record = reinterpret_cast<CUpti_Activity*>(next);
   return CUPTI_SUCCESS;
 }
-CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext, std::uint32_t, std::size_t* dropped) { return *dropped = 0, CUPTI_SUCCESS; }
-CUptiResult cuptiGetGraphNodeId(CUgraphNode made, std::uint64_t* id) { return *id = reinterpret_cast<std::uint64_t>(made), CUPTI_SUCCESS; }
+CUptiResult cuptiActivityGetNumDroppedRecords(CUcontext, std::uint32_t, std::size_t* dropped) {
+  return *dropped = 0, CUPTI_SUCCESS;
+}
+CUptiResult cuptiGetGraphNodeId(CUgraphNode made, std::uint64_t* id) {
+  return *id = reinterpret_cast<std::uint64_t>(made), CUPTI_SUCCESS;
+}
 CUptiResult cuptiGetResultString(CUptiResult, const char** text) { return *text = "fake", CUPTI_SUCCESS; }
 CUptiResult cuptiGetVersion(std::uint32_t* version) { return *version = 130001, CUPTI_SUCCESS; }
 }

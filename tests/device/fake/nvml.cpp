@@ -1,4 +1,5 @@
-// A libnvidia-ml with two GPUs. $FAKE_NVML: "down" no driver answers, "empty" no GPU, "old" an old GPU, "crowded" 200 processes.
+// A libnvidia-ml with two GPUs. $FAKE_NVML: "down" no driver answers, "empty" no GPU, "old" an old GPU,
+// "crowded" 200 processes.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -42,9 +43,13 @@ int nvmlDeviceGetHandleByIndex_v2(unsigned index, void** device) {
   return 0;
 }
 int nvmlDeviceGetName(void*, char* out, unsigned n) { return text(out, n, "NVIDIA H200"); }
-int nvmlDeviceGetUUID(void* device, char* out, unsigned n) { return text(out, n, index_of(device) ? "GPU-bbbb" : "GPU-aaaa"); }
+int nvmlDeviceGetUUID(void* device, char* out, unsigned n) {
+  return text(out, n, index_of(device) ? "GPU-bbbb" : "GPU-aaaa");
+}
 int nvmlDeviceGetMemoryInfo(void*, Memory* out) { return *out = {151ull << 30, 150ull << 30, 1ull << 30}, 0; }
-int nvmlDeviceGetCudaComputeCapability(void*, int* major, int* minor) { return *major = is("old") ? 6 : 9, *minor = 0, 0; }
+int nvmlDeviceGetCudaComputeCapability(void*, int* major, int* minor) {
+  return *major = is("old") ? 6 : 9, *minor = 0, 0;
+}
 int nvmlDeviceGetClockInfo(void*, int type, unsigned* out) { return *out = type == 1 ? 1980 : 3201, 0; }
 int nvmlDeviceGetTemperature(void*, int, unsigned* out) { return *out = 41, 0; }
 int nvmlDeviceGetPowerUsage(void*, unsigned* out) { return *out = 123456, 0; }
