@@ -192,7 +192,11 @@ def prepare(arguments, sock):
     logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)   # "No CUDA runtime is found"
     import torch
     import torch.nn.functional  # noqa: F401
+
+    # This import asks whether there is a GPU, and torch then refuses it to processes that are forked later.
+    is_available, torch.cuda.is_available = torch.cuda.is_available, lambda: True
     import torch.utils.cpp_extension
+    torch.cuda.is_available = is_available
     torch.set_num_threads(1)
 
     from musarun import extensions, runner

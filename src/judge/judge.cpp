@@ -694,6 +694,7 @@ bool Run::trial(int index, bool reverse, Trial& result, int salt) {
   facts.refused_ops = reply.refused;
   facts.cpu_ops = reply.cpu_ops;
   facts.output_allocations = outputs.allocations;
+  if (on_hardware()) facts.runner_copies = prepared.value("outputs", json::array()).size();
   facts.reference_computes = task_->computes();
   if (legality_.legal) legality_ = decide_legality(facts, policy_);
 
@@ -802,6 +803,7 @@ bool Run::time() {
   if (end->reply) return failed(*end->reply, "a timed call");
   if (end->status == "ok") {
     CallFacts facts{.report = end->ledger};
+    facts.runner_copies = facts.report.internal;   // the runner restores, flushes and copies between timed calls
     facts.reference_computes = true;
     if (const Legality legality = decide_legality(facts, policy_); !legality.legal) {
       verdict_.legal = false;

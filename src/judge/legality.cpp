@@ -82,6 +82,8 @@ Legality decide_legality(const CallFacts& facts, const std::string& policy) {
                   fmt::format("forward reads {} bytes back to the host and copies {} bytes in again{}: work on the CPU",
                               report.d2h_bytes, report.h2d_after_d2h_bytes,
                               facts.cpu_ops.empty() ? "" : " after " + count_names(facts.cpu_ops)));
+  if (report.internal > facts.runner_copies)
+    return refuse("cheating:tampering", fmt::format("{} launches and copies pass for the runner's own, which makes {}", report.internal, facts.runner_copies));
   if (report.dropped > 0) return refuse("infra:ledger", fmt::format("the ledger lost {} records", report.dropped));
   if (strict)
     for (const auto& launch : report.launches)

@@ -21,6 +21,7 @@ struct CallFacts {
   std::vector<std::string> refused_ops;   // from the candidate's own process: evidence that can only harm it
   std::vector<std::string> cpu_ops;
   std::vector<vgpu::AllocationInfo> output_allocations;
+  std::uint64_t runner_copies = 0;        // on hardware: of outputs into their slots, by the runner; the ledger counts them apart
   bool reference_computes = true;         // false: the reference only views, copies or creates
 };
 
