@@ -187,42 +187,42 @@ def _stored(pair):
 
 
 def _read(result):
-    kinds, tensors, ints, floats, strings = (iter(part) for part in result)
+    """The Python value of a call's flat result. Leaves no reference cycle behind: outputs must go when their last user goes."""
+    return _next_value(*(iter(part) for part in result))
 
-    def one():
-        kind = next(kinds)
-        if kind == _NONE:
-            return None
-        if kind == _TENSOR:
-            return next(tensors)
-        if kind == _DOUBLE:
-            return next(floats)
-        if kind == _BOOL:
-            return bool(next(ints))
-        if kind == _STRING:
-            return next(strings)
-        if kind == _COMPLEX:
-            return complex(next(floats), next(floats))
-        if kind == _DTYPE:
-            return _DTYPES.get(next(ints))
-        if kind == _DEVICE:
-            type_, index = next(ints), next(ints)
-            return torch.device("cuda" if type_ == 1 else "cpu", *([index] if index >= 0 else []))
-        if kind in (_TENSORS, _VALUES):
-            items = [one() for _ in range(next(kinds))]
-            return items if kind == _TENSORS else tuple(items)
-        if kind == _DOUBLES:
-            return [next(floats) for _ in range(next(kinds))]
-        if kind == _INTS:
-            return [next(ints) for _ in range(next(kinds))]
-        if kind == _BOOLS:
-            return [bool(next(ints)) for _ in range(next(kinds))]
-        value = next(ints)
-        if kind == _MEMORY_FORMAT:
-            return {number: form for form, number in _MEMORY_FORMATS.items()}[value]
-        return torch.strided if kind == _LAYOUT else value
 
-    return one()
+def _next_value(kinds, tensors, ints, floats, strings):
+    kind = next(kinds)
+    if kind == _NONE:
+        return None
+    if kind == _TENSOR:
+        return next(tensors)
+    if kind == _DOUBLE:
+        return next(floats)
+    if kind == _BOOL:
+        return bool(next(ints))
+    if kind == _STRING:
+        return next(strings)
+    if kind == _COMPLEX:
+        return complex(next(floats), next(floats))
+    if kind == _DTYPE:
+        return _DTYPES.get(next(ints))
+    if kind == _DEVICE:
+        type_, index = next(ints), next(ints)
+        return torch.device("cuda" if type_ == 1 else "cpu", *([index] if index >= 0 else []))
+    if kind in (_TENSORS, _VALUES):
+        items = [_next_value(kinds, tensors, ints, floats, strings) for _ in range(next(kinds))]
+        return items if kind == _TENSORS else tuple(items)
+    if kind == _DOUBLES:
+        return [next(floats) for _ in range(next(kinds))]
+    if kind == _INTS:
+        return [next(ints) for _ in range(next(kinds))]
+    if kind == _BOOLS:
+        return [bool(next(ints)) for _ in range(next(kinds))]
+    value = next(ints)
+    if kind == _MEMORY_FORMAT:
+        return {number: form for form, number in _MEMORY_FORMATS.items()}[value]
+    return torch.strided if kind == _LAYOUT else value
 
 
 def _shown_type(kind):

@@ -49,6 +49,9 @@ def install(policy="strict"):
         _ops = types.SimpleNamespace(**{name: getattr(torch.ops.musacoder, name).default for name in (
             "set_policy", "seal", "enforce", "take_refused", "record_cpu_ops", "take_cpu_ops", "allowed", "load_extension", "call",
             "from_device", "set_note")})
+        # What torch does when CUDA starts, but for its own kernels in Triton, which candidates are kept from importing.
+        torch.cuda._queued_calls[:] = [(call, *rest) for call, *rest in torch.cuda._queued_calls
+                                       if "triton" not in getattr(call, "__name__", "")]
         _ledger = ctypes.CDLL(_library("libmusacoder_ledger.so", "MUSACODER_LEDGER_LIBRARY"))
         _ledger.mcl_start.argtypes = [ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t]
         _ledger.mcl_internal.argtypes = [ctypes.c_int]

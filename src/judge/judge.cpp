@@ -483,7 +483,8 @@ bool Run::failed(const RunnerReply& reply, const std::string& step) {
       return finish("compile_error:interface", cause);
     }
     set_level(verdict_, 1, false, cause);
-    const bool memory = exception.type == "MemoryError" || exception.type == "OutOfMemoryError";
+    const bool memory = exception.type == "MemoryError" || exception.type.ends_with("OutOfMemoryError") ||
+                        exception.message.starts_with("CUDA out of memory");
     return finish(memory ? "runtime_error:oom" : "runtime_error:exception", cause);
   }
   if (reply.kind == ReplyKind::kTimedOut) {

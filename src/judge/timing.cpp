@@ -18,6 +18,8 @@ using nlohmann::json;
 constexpr int kBaselineVersion = 1;         // part of the key of stored baselines
 constexpr int kMaxHandovers = 60, kCallsAHandover = 10, kWatchedCalls = 3;
 constexpr int kBracketCalls = 10;           // of the eager baseline, before and after the candidate
+constexpr double kEnoughMs = 1500;          // of timed calls: slow ones are timed less often than asked,
+constexpr std::size_t kFewestCalls = 10;    // but not less than this
 constexpr double kDrift = 0.05;             // of the eager baseline, beyond which everything is measured again
 constexpr int kAgain = 2;                   // how often
 constexpr double kCompileSeconds = 300;     // torch.compile of one baseline
@@ -154,8 +156,10 @@ class Measurement {
     int calls = 0, verified = 0;
     implausible_ = false;
     const int expected = std::max(2, (c_.config.timed_calls + kCallsAHandover - 1) / kCallsAHandover);
-    const int watched = static_cast<int>(std::random_device{}() % static_cast<unsigned>(expected - 1)) + 1;
+    const int watched = static_cast<int>(std::random_device{}() % static_cast<unsigned>(std::min(expected - 1, 2))) + 1;
+    double total_ms = 0;
     for (int handover = 0; handover < kMaxHandovers && static_cast<int>(ms.size()) < c_.config.timed_calls; ++handover) {
+      if (total_ms > kEnoughMs && ms.size() >= kFewestCalls && handover > watched) break;
       if (c_.cancelled && c_.cancelled()) return end;
       const bool watching = handover == watched;
       const int wanted = std::min(watching ? kWatchedCalls : c_.config.timed_calls - static_cast<int>(ms.size()), per_handover_);
@@ -219,6 +223,7 @@ class Measurement {
         calls += static_cast<int>(count);
         if (!events_are_plausible(sum, reply.outer_ms, beside_ms_ * static_cast<double>(count))) implausible_ = true;
       }
+      total_ms += sum;
       floor_ms_ = std::max(floor_ms_, floor(prepared.value("outputs", json::array())));
       ms.insert(ms.end(), reply.ms.begin(), reply.ms.end());
       ++timing_.handovers;
