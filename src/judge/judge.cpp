@@ -47,21 +47,23 @@ std::string text_of(const json& value, const char* key, const char* otherwise = 
 
 std::string as_text(const json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
-// Adds the time of a scope to Verdict::seconds[stage], without the builds inside it: those are a stage of their own.
+// Adds the time of a scope to Verdict::seconds[stage], without what belongs to stages of their own inside it: builds, and
+// waiting for the lane.
 class StageTimer {
  public:
   StageTimer(Verdict& verdict, const char* stage)
-      : verdict_(verdict), stage_(stage), begin_(Clock::now()), built_(verdict.seconds["build"]) {}
+      : verdict_(verdict), stage_(stage), begin_(Clock::now()), others_(others()) {}
   ~StageTimer() {
     const bool whole = stage_ == std::string_view("total") || stage_ == std::string_view("build");
-    verdict_.seconds[stage_] += seconds_since(begin_) - (whole ? 0 : verdict_.seconds["build"] - built_);
+    verdict_.seconds[stage_] += seconds_since(begin_) - (whole ? 0 : others() - others_);
   }
 
  private:
+  double others() { return verdict_.seconds["build"] + verdict_.seconds["wait"]; }
   Verdict& verdict_;
   const char* stage_;
   Clock::time_point begin_;
-  double built_;
+  double others_;
 };
 
 void set_level(Verdict& verdict, int level, bool passed, std::string detail) {
@@ -195,6 +197,20 @@ class Run {
     return [this](const build::Extension& extension) { return build(extension); };
   }
   TaskLane& tasks() const { return *lane_.lane; }
+  // The lane, when it is free. Waiting is nobody's time.
+  TaskLane::Hold wait_for_lane() {
+    const auto begin = Clock::now();
+    struct Wait {
+      Run& run;
+      Clock::time_point begin;
+      ~Wait() {
+        const double seconds = seconds_since(begin);
+        run.reference_seconds_ += seconds;
+        run.verdict_.seconds["wait"] += seconds;
+      }
+    } wait{*this, begin};
+    return tasks().hold();
+  }
   bool on_hardware() const { return lane_.device->capabilities().real_hardware; }
   bool cancelled() const { return request_.cancelled && request_.cancelled(); }
   base::Deadline deadline(double seconds) const {
@@ -264,7 +280,7 @@ bool Run::extract() {
 bool Run::open_task(const std::map<std::string, std::int64_t>& pins, double work_budget) {
   stage("reference");
   StageTimer timer(verdict_, "reference");
-  auto hold = tasks().hold();
+  auto hold = wait_for_lane();
   auto opened = tasks().open(request_.task_id, request_.task_code, pins, work_budget);
   if (!opened) return ended(opened.error());
   task_ = std::move(*opened);
@@ -322,11 +338,7 @@ void Run::attempt() {
   reset();
   begin_ = Clock::now();
   if (start() && load() && construct()) {
-    const auto waiting = Clock::now();
-    stage("wait");
-    auto hold = tasks().hold();
-    reference_seconds_ += seconds_since(waiting);   // not the candidate's time
-    verdict_.seconds["wait"] += seconds_since(waiting);
+    auto hold = wait_for_lane();
     if (trials()) {
       decide();
       if (verdict_.status == "ok") time();
@@ -551,7 +563,7 @@ bool Run::construct() {
   if (parameters.complete()) return true;
   bool needed = false;  // a tensor that the candidate lacks and the result depends on
   if (!parameters.unmatched.empty()) {
-    auto hold = tasks().hold();
+    auto hold = wait_for_lane();
     auto answer = tasks().ask({{"op", "needs"}, {"handle", task_->handle()}, {"names", parameters.unmatched}}, config_.reference_seconds);
     if (!answer) return ended(answer.error());
     needed = answer->value("needs", true);

@@ -358,6 +358,10 @@ def test_extensions(extension):
                 assert text in str(error), error
             else:
                 raise SystemExit(f"no {kind.__name__}")
+        import gc, weakref
+        gc.disable()      # an output goes with its last user, not when somebody collects cycles
+        assert weakref.ref(e.run(c))() is None
+        gc.enable()
         raises(TypeError, "incompatible function arguments", lambda: e.run())
         raises(TypeError, "incompatible function arguments", lambda: e.run(1))
         raises(TypeError, "incompatible function arguments", lambda: e.run(None))
