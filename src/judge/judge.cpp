@@ -495,6 +495,10 @@ bool Run::failed(const RunnerReply& reply, const std::string& step) {
       return finish("compile_error:interface", cause);
     }
     set_level(verdict_, 1, false, cause);
+    // torch tells a launch that was refused before as its own, at the next call.
+    if (on_hardware() && exception.type.ends_with("AcceleratorError"))
+      for (const char* refusal : {"invalid argument", "invalid configuration", "too many resources", "invalid device function"})
+        if (exception.message.find(refusal) != std::string::npos) return finish("runtime_error:launch_failure", cause);
     const bool memory = exception.type == "MemoryError" || exception.type.ends_with("OutOfMemoryError") ||
                         exception.message.starts_with("CUDA out of memory");
     return finish(memory ? "runtime_error:oom" : "runtime_error:exception", cause);
@@ -664,7 +668,7 @@ bool Run::trial(int index, bool reverse, Trial& result, int salt) {
     if (!before) return infra("device", before.error());
     add_to_ledger(verdict_.outside, *before);
     facts.before = std::move(*before);
-    const double limit = on_hardware() && windows_ == 1 ? config_.first_call_seconds : config_.forward_seconds;
+    const double limit = !on_hardware() ? config_.forward_seconds : windows_ == 1 ? config_.first_call_seconds : config_.hardware_call_seconds;
     reply = runner_->forward(index, seed, inputs->inputs, builder(), deadline(limit), &inputs->extra);
     if (reply.kind == ReplyKind::kTimedOut || reply.kind == ReplyKind::kMalformed) {
       if (device_fault()) return false;

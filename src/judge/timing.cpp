@@ -181,7 +181,7 @@ class Measurement {
       } else {
         MC_RETURN_IF_ERROR(c_.session.quiet(true));
       }
-      RunnerReply reply = c_.runner.timed(request, c_.deadline(handover == 0 ? c_.config.first_call_seconds : c_.config.forward_seconds));
+      RunnerReply reply = c_.runner.timed(request, c_.deadline(handover == 0 ? c_.config.first_call_seconds : c_.config.hardware_call_seconds));
       if (reply.kind != ReplyKind::kDone) {
         end.reply = std::move(reply);
         return end;
