@@ -189,27 +189,27 @@ STREAM = "c10::cuda::getCurrentCUDAStream()"
 ITERATIONS = "    def __init__(self, iterations):\n        super().__init__()\n        self.iterations = iterations\n\n"
 SQUARE = (f"  const int n = a.size(0);\n  auto c = torch::empty_like(a);\n  launch(a.data_ptr<float>(), b.data_ptr<float>(), "
           f"c.data_ptr<float>(), n, {STREAM});\n  return c;")
-# family → kernel's text, C++ signature and body of run(), Python arguments; `probe`: the launch, of p (inputs), q (outputs) and sizes.
+# family → kernel's text, C++ signature and body of run(), Python arguments; `probe`: the launch's arguments, of p (inputs), q (outputs) and sizes.
 FAMILIES = {
     "axpb": dict(cuda=AXPB, signature="torch::Tensor x", arguments="x", expression="x * 1.5 + 0.25", inputs="torch.randn(n)",
                  body=f"  auto y = torch::empty_like(x);\n  launch(x.data_ptr<float>(), y.data_ptr<float>(), x.numel(), {STREAM});\n  return y;",
-                 names=("n",), probe="launch(p, q, {n}LL, stream)"),
+                 names=("n",), probe="(p, q, {n}LL, stream)"),
     "fmas": dict(cuda=FMAS, signature="torch::Tensor x, int64_t iterations", arguments="x", expression="x * 1.5 + 0.25",
                  inputs="torch.randn(n)", init=ITERATIONS, init_inputs="iterations", more=", self.iterations",
                  body=f"  auto y = torch::empty_like(x);\n  launch(x.data_ptr<float>(), y.data_ptr<float>(), static_cast<int>(x.numel()), "
                       f"static_cast<int>(iterations), {STREAM});\n  return y;",
-                 names=("n", "iterations"), probe="launch(p, q, {n}, {iterations}, stream)"),
+                 names=("n", "iterations"), probe="(p, q, {n}, {iterations}, stream)"),
     "row_sum": dict(cuda=ROW_SUM, signature="torch::Tensor x", arguments="x", expression="torch.sum(x, dim=1)",
                     inputs="torch.randn(rows, columns)",
                     body=f"  auto y = torch::empty({{x.size(0)}}, x.options());\n  launch(x.data_ptr<float>(), y.data_ptr<float>(), "
                          f"x.size(0), x.size(1), {STREAM});\n  return y;",
-                    names=("rows", "columns"), probe="launch(p, q, {rows}, {columns}, stream)"),
+                    names=("rows", "columns"), probe="(p, q, {rows}, {columns}, stream)"),
     "matmul_tiled": dict(cuda=MATMUL_TILED, signature="torch::Tensor a, torch::Tensor b", arguments="a, b", expression="a @ b",
                          inputs="torch.randn(n, n), torch.randn(n, n)", body=SQUARE, names=("n",),
-                         probe="launch(p, p + {n}LL * {n}, q, {n}, stream)"),
+                         probe="(p, p + {n}LL * {n}, q, {n}, stream)"),
     "matmul_naive": dict(cuda=MATMUL_NAIVE, signature="torch::Tensor a, torch::Tensor b", arguments="a, b", expression="a @ b",
                          inputs="torch.randn(n, n), torch.randn(n, n)", body=SQUARE, names=("n",),
-                         probe="launch(p, p + {n}LL * {n}, q, {n}, stream)"),
+                         probe="(p, p + {n}LL * {n}, q, {n}, stream)"),
 }
 
 SIZES = {
@@ -313,8 +313,8 @@ def all_cases():
 def probe_source(cases):
     """One program with every family's kernels and a function that launches case i."""
     parts = ["#include <cuda_runtime.h>\n"]
-    parts += [f"namespace f_{name} {{\n{family['cuda']}}}\n" for name, family in FAMILIES.items()]
-    lines = [f"    case {i}: f_{case.family}::{FAMILIES[case.family]['probe'].format(**case.named_sizes())}; break;" for i, case in enumerate(cases)]
+    parts += [family["cuda"].replace("static void launch(", f"static void launch_{name}(") for name, family in FAMILIES.items()]
+    lines = [f"    case {i}: launch_{case.family}{FAMILIES[case.family]['probe'].format(**case.named_sizes())}; break;" for i, case in enumerate(cases)]
     parts.append("static void launch_case(int i, const float* p, float* q, cudaStream_t stream) {\n  switch (i) {\n" + "\n".join(lines)
                  + "\n  }\n}\n")
     parts.append(f"constexpr int CASES = {len(cases)};\nconstexpr long long POOL = {max(max(case.floats()) for case in cases)}LL;\n")
@@ -371,7 +371,7 @@ def run_ncu(options, cases, folder, limit_s):
     program = build_probe(options.nvcc, cases, folder)
     pattern = "regex:^(" + "|".join(FAMILIES) + ")$"
     command = [options.ncu, "--metrics", "gpu__time_duration.sum", "--cache-control", "all", "--clock-control", "none", "--kernel-name", pattern,
-               "--csv", "--page", "raw", "--log-file", log, program, str(options.launches), str(max(3.0, limit_s - 12))]
+               "--csv", "--page", "raw", "--print-units", "base", "--log-file", log, program, str(options.launches), str(max(3.0, limit_s - 12))]
     began = time.monotonic()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     try:
