@@ -8,10 +8,10 @@
 Rows: `reference`, `candidate` and a name (`key`, `name` or `task_id`) a line.
 
 KernelBench, as scripts/run_and_check.py with its defaults does it (its repository, 2026; our own code): a fresh process a
-candidate with empty caches for extensions and inductor, torch's headers and load_inline; seed 42; 5 correctness trials, inputs made on the
-host, torch.allclose at 1e-4; then 100 timed trials of the candidate after 3 warm-up calls and 1 that is discarded, a 256 MiB
-fill before each; 100 of the reference (its check for excessive speed-ups); then what its script does for its baselines: the
-reference eager and under torch.compile, 100 trials each. `evaluation` below is without these baselines, `script` with them.
+candidate with empty caches for extensions and inductor, torch's headers and load_inline; seed 42; 5 correctness trials, inputs
+made on the host, torch.allclose at 1e-4; then 100 timed trials of the candidate after 3 warm-up calls and 1 that is discarded, a
+256 MiB fill before each; 100 of the reference (its check for excessive speed-ups); then what its script does for its baselines:
+the reference eager and under torch.compile, 100 trials each. `evaluation` below is without these baselines, `script` with them.
 With --jobs above 1 so many processes import, make the reference and compile beside each other, which makes each of them
 slower; from the first correctness trial on one has the GPU at a time, and waiting for it is not counted.
 
