@@ -402,7 +402,7 @@ def shared_memory():
     return set()
 
 
-def leftovers(before, scratch, settle_s=15):
+def leftovers(before, scratch, settle_s):
     """What is there now that was not before; waits for it to go."""
     end = time.monotonic() + settle_s
     while True:
@@ -430,6 +430,7 @@ def main():
     parser.add_argument("--stretch", type=int, default=12, help="candidates of the sequence that share a task text")
     parser.add_argument("--timeout", type=float, default=8, help="seconds for one candidate, builds and waiting excluded")
     parser.add_argument("--budget", type=float, default=300, help="seconds for all of it")
+    parser.add_argument("--settle", type=float, default=15, help="seconds that what is left has to go")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--only", help="kinds, separated by commas")
     parser.add_argument("--work", help="folder for rows and verdicts (default: a temporary one)")
@@ -492,7 +493,7 @@ def main():
             off += [f"{line['kind']}: none was judged" for line in lines if not line["judged"]]
             result[phase] = {"run": run, "kinds": lines}
             common.write_json(options.out, {**result, "off": off})
-    left_over = leftovers(before, scratch)
+    left_over = leftovers(before, scratch, options.settle)
     shutil.rmtree(scratch, ignore_errors=True)
     grown = left_over["gpu_memory_mib_grown"]
     off += [f"process {pid} is left: {text}" for pid, text in left_over["processes"].items()]

@@ -35,6 +35,8 @@ import time
 
 import common
 
+TIMEOUT_S = 300   # of one candidate, as in its script
+
 CHILD = r'''
 import time
 began = time.perf_counter()
@@ -214,7 +216,7 @@ class KernelBench:
                                         "0" if self.options.no_baselines else "1"], env=env, stdout=output, stderr=subprocess.STDOUT,
                                        cwd=where, start_new_session=True)
             try:
-                process.wait(timeout=left)
+                process.wait(timeout=min(left, TIMEOUT_S))
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, 9)
                 process.wait()
@@ -224,7 +226,7 @@ class KernelBench:
         except (OSError, ValueError):
             result = {"stage": "start", "seconds": {}, "error": (where / "output").read_text(errors="replace")[-300:]}
         if result["stage"] != "done" and "error" not in result:
-            result["error"] = f"cut at the time limit in '{result['stage']}'"
+            result["error"] = f"cut at a time limit in '{result['stage']}'"
         seconds = result["seconds"]
         baselines = sum(value for stage, value in seconds.items() if stage.startswith("baseline"))
         # What no stage names is the interpreter's start and end.
