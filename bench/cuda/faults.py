@@ -427,7 +427,7 @@ def main():
     parser.add_argument("--hangs", type=int, help="of the kinds that hang (default: as --repeats)")
     parser.add_argument("--timed-repeats", type=int, default=5, help="of the kinds in the batch with time measured; 0 leaves it out")
     parser.add_argument("--honest-every", type=int, default=2, help="an honest candidate after so many faults")
-    parser.add_argument("--stretch", type=int, default=12, help="candidates of the sequence that share a task text")
+    parser.add_argument("--stretch", type=int, default=20, help="candidates of the sequence that share a task text")
     parser.add_argument("--timeout", type=float, default=8, help="seconds for one candidate, builds and waiting excluded")
     parser.add_argument("--budget", type=float, default=300, help="seconds for all of it")
     parser.add_argument("--settle", type=float, default=15, help="seconds that what is left has to go")
