@@ -22,6 +22,7 @@ import extension_calls
 import torch
 
 CONNECTS_ON_REQUEST = True   # a context can fail to be made, and that is not the candidate's fault
+MEMORY_SHARE = 0.6           # of the GPU's memory, by torch's allocator; the rest is the reference's and the next candidates'
 _HERE = os.path.dirname(os.path.abspath(__file__))
 _ops = None
 _ledger = None
@@ -81,6 +82,7 @@ def connect(fd):
     _ops.set_note(ctypes.cast(_ledger.mcl_note, ctypes.c_void_p).value)
     with internal():
         torch.cuda.init()
+        torch.cuda.set_per_process_memory_fraction(MEMORY_SHARE)
         torch.empty(1, device="cuda")
         torch.cuda.synchronize()
 
