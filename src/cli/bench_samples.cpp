@@ -49,17 +49,22 @@ std::string without_suffix(std::string name) {
 
 Result<TaskName> task_name(const json& row) {
   const std::string name = without_suffix(name_in(row, "name"));
-  if (std::string id = without_suffix(first_name(row, {"task", "task_id"})); !id.empty()) return TaskName{id, name};
+  if (std::string id = without_suffix(first_name(row, {"task", "task_id"})); !id.empty())
+    return TaskName{id, name};
   const std::string level = name_in(row, "level"), id = without_suffix(first_name(row, {"id", "problem_id"}));
-  if (!level.empty() && !id.empty() && id.find('/') == std::string::npos) return TaskName{level + "/" + id, name};
+  if (!level.empty() && !id.empty() && id.find('/') == std::string::npos)
+    return TaskName{level + "/" + id, name};
   if (!id.empty()) return TaskName{id, name};
   if (!level.empty() && !name.empty()) return TaskName{level + "/" + name, ""};
   if (!name.empty()) return TaskName{name, ""};
-  return fail(Code::kInvalidArgument, "names no task: give `task`, such as \"level1/19\", or `level` and `id`");
+  return fail(Code::kInvalidArgument,
+              "names no task: give `task`, such as \"level1/19\", or `level` and `id`");
 }
 
 // KernelBench's names begin with the task's number; other names are labels of the row's maker.
-bool is_task_name(const std::string& name) { return !name.empty() && name[0] >= '0' && name[0] <= '9' && name.find('_') != std::string::npos; }
+bool is_task_name(const std::string& name) {
+  return !name.empty() && name[0] >= '0' && name[0] <= '9' && name.find('_') != std::string::npos;
+}
 
 // The text of `candidate` or `answer` in an object, or of the value itself.
 Result<std::string> candidate_in(const json& value) {
@@ -82,7 +87,8 @@ Result<std::vector<std::string>> candidates_in(const json& row) {
     if (!value.is_string()) return fail(Code::kInvalidArgument, "`{}` is no text", found[0]);
     return std::vector<std::string>{value.get<std::string>()};
   }
-  if (!value.is_array() || value.empty()) return fail(Code::kInvalidArgument, "`samples` is no list, or an empty one");
+  if (!value.is_array() || value.empty())
+    return fail(Code::kInvalidArgument, "`samples` is no list, or an empty one");
   std::vector<std::string> texts;
   for (const json& item : value) {
     auto text = candidate_in(item);
@@ -96,19 +102,24 @@ class Reader {
  public:
   explicit Reader(const Suite& suite) : suite_(suite) {}
 
-  void refuse(const std::string& source, const std::string& reason) { read_.refused.push_back({source, reason}); }
+  void refuse(const std::string& source, const std::string& reason) {
+    read_.refused.push_back({source, reason});
+  }
 
   // The suite's task, or null after the sample was counted or refused.
   const task::Task* task(const std::string& id, const std::string& source) {
     const task::Task* task = suite_.find(id);
     if (task) return task;
-    if (suite_.has_at_other_level(id)) ++read_.other_levels;
-    else refuse(source, fmt::format("the suite has no task '{}'", id.substr(0, 120)));
+    if (suite_.has_at_other_level(id))
+      ++read_.other_levels;
+    else
+      refuse(source, fmt::format("the suite has no task '{}'", id.substr(0, 120)));
     return nullptr;
   }
 
   void row(const std::string& line, const std::string& source) {
-    if (line.size() > judge::kMaxRowBytes) return refuse(source, fmt::format("{} bytes in one line", line.size()));
+    if (line.size() > judge::kMaxRowBytes)
+      return refuse(source, fmt::format("{} bytes in one line", line.size()));
     auto row = base::parse_json(line);
     if (!row) return refuse(source, row.error().message);
     if (!row->is_object()) return refuse(source, "is no JSON object");
@@ -119,10 +130,16 @@ class Reader {
     const task::Task* found = task(name->id, source);
     if (!found) return;
     if (is_task_name(name->name) && is_task_name(found->name) && name->name != found->name)
-      return refuse(source, fmt::format("{} is {} in the suite, not {}", found->id, found->name, name->name.substr(0, 120)));
-    if (auto it = row->find("reference"); it != row->end() && it->is_string() && *it != found->code) ++read_.other_references;
+      return refuse(source, fmt::format("{} is {} in the suite, not {}", found->id, found->name,
+                                        name->name.substr(0, 120)));
+    if (auto it = row->find("reference"); it != row->end() && it->is_string() && *it != found->code)
+      ++read_.other_references;
     for (std::string& text : *candidates)
-      add({.task = found, .index = next_[found]++, .candidate = std::move(text), .candidate_name = "", .source = source});
+      add({.task = found,
+           .index = next_[found]++,
+           .candidate = std::move(text),
+           .candidate_name = "",
+           .source = source});
   }
 
   void add(BenchSample sample) { read_.samples.push_back(std::move(sample)); }
@@ -141,8 +158,9 @@ struct KernelFile {
 // level_<L>_problem_<P>_sample_<S>_kernel.py
 std::optional<KernelFile> kernel_file(std::string_view name) {
   KernelFile file;
-  for (const auto& [before, number] :
-       {std::pair<std::string_view, int*>{"level_", &file.level}, {"_problem_", &file.problem}, {"_sample_", &file.sample}}) {
+  for (const auto& [before, number] : {std::pair<std::string_view, int*>{"level_", &file.level},
+                                       {"_problem_", &file.problem},
+                                       {"_sample_", &file.sample}}) {
     if (!name.starts_with(before)) return std::nullopt;
     name.remove_prefix(before.size());
     const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), *number);
@@ -163,15 +181,18 @@ Result<BenchSamples> read_folder(const std::string& path, const Suite& suite) {
     const std::string name = file.filename().string();
     if (auto parsed = kernel_file(name)) {
       auto [entry, fresh] = files.try_emplace({parsed->level, parsed->problem, parsed->sample}, file);
-      if (!fresh) reader.refuse(file.string(), fmt::format("the same sample as {}", entry->second.filename().string()));
+      if (!fresh)
+        reader.refuse(file.string(), fmt::format("the same sample as {}", entry->second.filename().string()));
     } else if (file.extension() == ".py") {
       reader.refuse(file.string(), "is not called level_<L>_problem_<P>_sample_<S>_kernel.py");
     }
   }
   if (error) return fail(Code::kNotFound, "cannot read the folder {}: {}", path, error.message());
   if (files.empty())
-    return fail(Code::kInvalidArgument,
-                "{} holds no file called level_<L>_problem_<P>_sample_<S>_kernel.py; give the folder of one run", path);
+    return fail(
+        Code::kInvalidArgument,
+        "{} holds no file called level_<L>_problem_<P>_sample_<S>_kernel.py; give the folder of one run",
+        path);
   for (const auto& [numbers, file] : files) {
     const auto [level, problem, sample] = numbers;
     const task::Task* task = reader.task(fmt::format("level{}/{}", level, problem), file.string());
@@ -181,7 +202,11 @@ Result<BenchSamples> read_folder(const std::string& path, const Suite& suite) {
       reader.refuse(file.string(), text.error().message);
       continue;
     }
-    reader.add({.task = task, .index = sample, .candidate = std::move(*text), .candidate_name = file.filename().string(), .source = file.string()});
+    reader.add({.task = task,
+                .index = sample,
+                .candidate = std::move(*text),
+                .candidate_name = file.filename().string(),
+                .source = file.string()});
   }
   return reader.take();
 }
@@ -192,7 +217,8 @@ BenchSamples read_sample_rows(std::istream& in, const std::string& source, const
   Reader reader(suite);
   std::string line;
   for (std::size_t number = 1; std::getline(in, line); ++number)
-    if (line.find_first_not_of(" \t\r") != std::string::npos) reader.row(line, fmt::format("{}:{}", source, number));
+    if (line.find_first_not_of(" \t\r") != std::string::npos)
+      reader.row(line, fmt::format("{}:{}", source, number));
   return reader.take();
 }
 

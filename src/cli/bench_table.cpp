@@ -48,12 +48,15 @@ BenchReport BenchTable::report() const {
     sampled.insert(from.task);
     auto found = judged_.find(i);
     judge::Sample sample;
-    if (found != judged_.end()) sample = found->second.sample;
-    else sample.status = "infra:unfinished";
+    if (found != judged_.end())
+      sample = found->second.sample;
+    else
+      sample.status = "infra:unfinished";
     sample.task = from.task->id;
     sample.level = level_name(*from.task);
     if (found != judged_.end() && !is_decided(sample.status))
-      report.undecided.push_back({from.task->id, from.index, from.source, sample.status, found->second.cause});
+      report.undecided.push_back(
+          {from.task->id, from.index, from.source, sample.status, found->second.cause});
     metrics.add(std::move(sample));
   }
   for (const task::Task* task : suite_.tasks()) {
@@ -67,15 +70,18 @@ BenchReport BenchTable::report() const {
 std::string bench_text(const BenchReport& report, std::size_t listed) {
   std::string out = judge::metrics_text(report.metrics);
   if (!report.unsampled.empty() && !report.metrics.overall.unsampled)
-    out += fmt::format("{} of {} tasks have no sample and are left out.\n", report.unsampled.size(), report.suite_tasks);
+    out += fmt::format("{} of {} tasks have no sample and are left out.\n", report.unsampled.size(),
+                       report.suite_tasks);
   if (report.judged < report.samples)
-    out += fmt::format("{} of {} samples are not judged yet and count as undecided.\n", report.samples - report.judged, report.samples);
+    out += fmt::format("{} of {} samples are not judged yet and count as undecided.\n",
+                       report.samples - report.judged, report.samples);
   if (report.undecided.empty()) return out;
   base::Table table({"undecided", "sample", "status", "cause"},
                     {base::Align::kLeft, base::Align::kRight, base::Align::kLeft, base::Align::kLeft});
   for (std::size_t i = 0; i < std::min(listed, report.undecided.size()); ++i) {
     const UndecidedSample& sample = report.undecided[i];
-    table.add({base::printable(sample.task, false), std::to_string(sample.index), base::printable(sample.status, false),
+    table.add({base::printable(sample.task, false), std::to_string(sample.index),
+               base::printable(sample.status, false),
                base::ellipsize(base::printable(sample.cause, false), kCauseColumns)});
   }
   out += "\n" + table.text();

@@ -1,12 +1,13 @@
-// From verdicts to what `musacoder bench` prints: the metrics of a suite, which samples were not decided and why, which
-// tasks have no sample.
+// From verdicts to what `musacoder bench` prints: the metrics of a suite, which samples were not decided and
+// why, which tasks have no sample.
 //
 //   BenchTable table(suite, samples, {.k = {1, 8}});
 //   table.add(row);                                     // verdict lines; each finds its sample by `row_key`
 //   BenchReport report = table.report();
 //   fmt::print("{}", bench_text(report));
 //
-// `suite` and `samples` must outlive the table. Samples without a verdict count as undecided (infra:unfinished).
+// `suite` and `samples` must outlive the table. Samples without a verdict count as undecided
+// (infra:unfinished).
 #pragma once
 
 #include <map>
@@ -22,8 +23,8 @@
 namespace musacoder::cli {
 
 struct BenchTableOptions {
-  std::vector<int> k = {};       // as MetricsConfig::k
-  bool only_sampled = false;     // leave out tasks without a sample
+  std::vector<int> k = {};    // as MetricsConfig::k
+  bool only_sampled = false;  // leave out tasks without a sample
 };
 
 struct UndecidedSample {
@@ -34,11 +35,12 @@ struct UndecidedSample {
 
 struct BenchReport {
   judge::MetricsReport metrics;
-  std::vector<UndecidedSample> undecided;    // with a verdict that says nothing about them, in the samples' order
-  std::vector<std::string> unsampled;        // ids of the suite's tasks without a sample, left out or not
+  std::vector<UndecidedSample>
+      undecided;                       // with a verdict that says nothing about them, in the samples' order
+  std::vector<std::string> unsampled;  // ids of the suite's tasks without a sample, left out or not
   std::size_t suite_tasks = 0, samples = 0;
-  std::size_t judged = 0;                    // samples with a verdict
-  std::size_t other_verdicts = 0;            // verdicts of other samples, not counted
+  std::size_t judged = 0;          // samples with a verdict
+  std::size_t other_verdicts = 0;  // verdicts of other samples, not counted
   bool all_decided() const { return judged == samples && undecided.empty(); }
 };
 
@@ -57,7 +59,7 @@ class BenchTable {
   const Suite& suite_;
   const std::vector<BenchSample>& samples_;
   BenchTableOptions options_;
-  std::map<std::string, std::size_t> by_key_;   // row_key → index of the sample
+  std::map<std::string, std::size_t> by_key_;  // row_key → index of the sample
   std::map<std::size_t, Judged> judged_;
   std::size_t other_verdicts_ = 0;
 };

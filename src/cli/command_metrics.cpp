@@ -53,10 +53,13 @@ int run_metrics(const MetricsOptions& options) {
     metrics.add(std::move(sample));
   });
   if (code != 0) return code;
-  if (left_out) fmt::print(stderr, "musacoder metrics: {} verdicts of tasks outside the suite are left out\n", left_out);
+  if (left_out)
+    fmt::print(stderr, "musacoder metrics: {} verdicts of tasks outside the suite are left out\n", left_out);
   const judge::MetricsReport report = metrics.report();
-  if (options.json) fmt::print("{}\n", judge::to_json(report).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
-  else fmt::print("{}", judge::metrics_text(report));
+  if (options.json)
+    fmt::print("{}\n", judge::to_json(report).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
+  else
+    fmt::print("{}", judge::metrics_text(report));
   return 0;
 }
 

@@ -102,11 +102,11 @@ int main(int argc, char** argv) {
     sub->add_option("--suite", suite, "kernelbench (levels 1 to 3 unless --level says so) or any (every task of --tasks)")
         ->capture_default_str()
         ->check(CLI::IsMember({"kernelbench", "any"}));
-    sub->add_option("--level", levels, "only tasks of these levels, e.g. --level 1,2")->delimiter(',');
+    sub->add_option("--level", levels, "only tasks of these levels, e.g. --level 1,2")->delimiter(',')->allow_extra_args(false);
     return sub->add_option("--tasks", tasks, "task set: a folder, a .py file or a JSONL file");
   };
   auto add_k = [](CLI::App* sub, std::vector<int>& k) {
-    sub->add_option("--k", k, "values of k, e.g. --k 1,8")->delimiter(',')->check(CLI::Range(1, 1'000'000));
+    sub->add_option("--k", k, "values of k, e.g. --k 1,8")->delimiter(',')->allow_extra_args(false)->check(CLI::Range(1, 1'000'000));
   };
   add_k(metrics_app, metrics.k);
   add_suite(metrics_app, metrics.suite, metrics.tasks, metrics.level)

@@ -35,14 +35,15 @@ Result<Suite> Suite::of(task::TaskSet set, const std::string& name, const std::v
   for (const task::Task& task : suite.set_.tasks())
     if (suite.takes(task)) suite.tasks_.push_back(&task);
   if (suite.tasks_.empty())
-    return fail(Code::kInvalidArgument, "holds no task of level {}; `musacoder tasks list` shows what there is",
+    return fail(Code::kInvalidArgument,
+                "holds no task of level {}; `musacoder tasks list` shows what there is",
                 fmt::join(suite.levels_, ", "));
   std::map<int, std::size_t> count = count_by_level(suite.tasks_);
   for (int level : suite.levels_) {
     const auto known = kKernelBench.find(level);
     if (kernelbench && known != kKernelBench.end() && count[level] != known->second)
-      suite.remarks_.push_back(
-          fmt::format("kernelbench has {} tasks of level {}; here are {}", known->second, level, count[level]));
+      suite.remarks_.push_back(fmt::format("kernelbench has {} tasks of level {}; here are {}", known->second,
+                                           level, count[level]));
     else if (count[level] == 0)
       suite.remarks_.push_back(fmt::format("there is no task of level {}", level));
   }

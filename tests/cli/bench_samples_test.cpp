@@ -11,16 +11,18 @@
 namespace musacoder::cli {
 namespace {
 
-using ::testing::HasSubstr;
 using nlohmann::json;
+using ::testing::HasSubstr;
 
 std::string task_row(int level, int id, const std::string& name) {
-  return json({{"level", level}, {"id", id}, {"name", name}, {"code", "class Model: pass  # " + name}}).dump() + "\n";
+  return json({{"level", level}, {"id", id}, {"name", name}, {"code", "class Model: pass  # " + name}})
+             .dump() +
+         "\n";
 }
 
 Suite suite(const std::string& name = "any", const std::vector<int>& levels = {}) {
-  const std::string rows = task_row(1, 19, "19_ReLU") + task_row(1, 23, "23_Softmax") + task_row(2, 1, "1_Conv2D_ReLU_BiasAdd") +
-                           task_row(4, 3, "3_gpt2");
+  const std::string rows = task_row(1, 19, "19_ReLU") + task_row(1, 23, "23_Softmax") +
+                           task_row(2, 1, "1_Conv2D_ReLU_BiasAdd") + task_row(4, 3, "3_gpt2");
   return *Suite::of(*task::TaskSet::from_jsonl(rows, "suite.jsonl"), name, levels);
 }
 
@@ -72,11 +74,13 @@ TEST(BenchSamples, EveryWayToNameATaskAndToGiveAnswers) {
   EXPECT_TRUE(got.refused.empty()) << got.refused[0].source << ": " << got.refused[0].reason;
   std::string seen;
   for (const BenchSample& sample : got.samples)
-    seen += sample.task->id + " " + std::to_string(sample.index) + " " + sample.candidate + " " + sample.source + "\n";
-  EXPECT_EQ(seen,
-            "level1/19 0 a s.jsonl:1\nlevel1/19 1 b s.jsonl:3\nlevel1/19 2 c s.jsonl:4\nlevel1/19 3 d s.jsonl:4\n"
-            "level1/19 4 e s.jsonl:4\nlevel1/19 5  s.jsonl:5\nlevel1/23 0 f s.jsonl:6\nlevel2/1 0 g s.jsonl:7\n"
-            "level2/1 1 h s.jsonl:8\n");
+    seen += sample.task->id + " " + std::to_string(sample.index) + " " + sample.candidate + " " +
+            sample.source + "\n";
+  EXPECT_EQ(
+      seen,
+      "level1/19 0 a s.jsonl:1\nlevel1/19 1 b s.jsonl:3\nlevel1/19 2 c s.jsonl:4\nlevel1/19 3 d s.jsonl:4\n"
+      "level1/19 4 e s.jsonl:4\nlevel1/19 5  s.jsonl:5\nlevel1/23 0 f s.jsonl:6\nlevel2/1 0 g s.jsonl:7\n"
+      "level2/1 1 h s.jsonl:8\n");
 }
 
 TEST(BenchSamples, UnusableRowsAreToldByLineAndStopNothing) {
@@ -94,7 +98,8 @@ TEST(BenchSamples, UnusableRowsAreToldByLineAndStopNothing) {
       {R"({"task": "level1/19", "samples": []})", "an empty one"},
       {R"({"task": "level1/19", "samples": "x"})", "no list"},
       {R"({"task": "level1/19", "samples": ["x", 3]})", "`samples`[1]"},
-      {R"({"level": 1, "id": 19, "name": "19_GELU", "candidate": "x"})", "level1/19 is 19_ReLU in the suite, not 19_GELU"},
+      {R"({"level": 1, "id": 19, "name": "19_GELU", "candidate": "x"})",
+       "level1/19 is 19_ReLU in the suite, not 19_GELU"},
       {std::string(200, '['), ""},
       {"{\"task\": \"level1/19\", \"candidate\": \"\xff\"}", ""},
   };
@@ -112,13 +117,13 @@ TEST(BenchSamples, UnusableRowsAreToldByLineAndStopNothing) {
 
 TEST(BenchSamples, OtherLevelsAndOtherReferencesAreCounted) {
   const Suite from = suite("kernelbench");
-  const BenchSamples got = read(
-      R"({"task": "level4/3", "candidate": "x"})"
-      "\n"
-      R"({"task": "level1/19", "candidate": "x", "reference": "class Model: pass  # 19_ReLU"})"
-      "\n"
-      R"({"task": "level1/19", "candidate": "x", "reference": "an older one"})",
-      from);
+  const BenchSamples got =
+      read(R"({"task": "level4/3", "candidate": "x"})"
+           "\n"
+           R"({"task": "level1/19", "candidate": "x", "reference": "class Model: pass  # 19_ReLU"})"
+           "\n"
+           R"({"task": "level1/19", "candidate": "x", "reference": "an older one"})",
+           from);
   EXPECT_EQ(got.other_levels, 1u);
   EXPECT_EQ(got.other_references, 1u);
   EXPECT_EQ(got.samples.size(), 2u);
@@ -131,14 +136,15 @@ TEST(BenchSamples, AFolderOfKernelBench) {
   for (const char* name : {"level_1_problem_19_sample_10_kernel.py", "level_1_problem_19_sample_2_kernel.py",
                            "level_2_problem_1_sample_0_kernel.py", "level_4_problem_3_sample_0_kernel.py",
                            "level_1_problem_77_sample_0_kernel.py", "level_1_problem_19_kernel.py",
-                           "level_1_problem_19_sample_02_kernel.py", "eval_results.json", "generation_config.yaml",
-                           "level_1_problem_19_sample_0_prompt.txt"})
+                           "level_1_problem_19_sample_02_kernel.py", "eval_results.json",
+                           "generation_config.yaml", "level_1_problem_19_sample_0_prompt.txt"})
     ASSERT_TRUE(base::write_file(dir.file(name), name));
   ASSERT_TRUE(base::make_dirs(dir.file("level_1_problem_23_sample_0_kernel.py")));
   auto got = read_samples(dir.path(), from);
   ASSERT_TRUE(got);
   std::string seen;
-  for (const BenchSample& sample : got->samples) seen += sample.task->id + " " + std::to_string(sample.index) + "\n";
+  for (const BenchSample& sample : got->samples)
+    seen += sample.task->id + " " + std::to_string(sample.index) + "\n";
   EXPECT_EQ(seen, "level1/19 2\nlevel1/19 10\nlevel2/1 0\n");
   EXPECT_EQ(got->samples[1].candidate, "level_1_problem_19_sample_10_kernel.py");
   EXPECT_EQ(got->samples[1].candidate_name, "level_1_problem_19_sample_10_kernel.py");
@@ -157,7 +163,7 @@ TEST(BenchSamples, FoldersAndFilesThatAreNone) {
   auto dir = *base::TempDir::create("bench_samples");
   ASSERT_TRUE(base::make_dirs(dir.file("run")));
   ASSERT_TRUE(base::write_file(dir.file("run/level_1_problem_19_sample_0_kernel.py"), "x"));
-  auto runs = read_samples(dir.path(), from);   // the folder of runs, not of one
+  auto runs = read_samples(dir.path(), from);  // the folder of runs, not of one
   ASSERT_FALSE(runs);
   EXPECT_THAT(runs.error().message, HasSubstr("give the folder of one run"));
   EXPECT_FALSE(read_samples(dir.file("none.jsonl"), from));
@@ -168,7 +174,7 @@ TEST(BenchRow, IsTheSampleAndNothingOfWhereItCameFrom) {
   const std::string text = R"({"task": "level1/19", "samples": ["same", "same"]})";
   const BenchSamples one = read(text, from), two = read("\n" + text, from);
   EXPECT_EQ(batch_row(one.samples[0]), batch_row(two.samples[0]));
-  EXPECT_NE(batch_row(one.samples[0]), batch_row(one.samples[1]));   // equal answers are two samples
+  EXPECT_NE(batch_row(one.samples[0]), batch_row(one.samples[1]));  // equal answers are two samples
   const json row = json::parse(batch_row(one.samples[1]));
   EXPECT_EQ(row["task_id"], "level1/19");
   EXPECT_EQ(row["level"], 1);

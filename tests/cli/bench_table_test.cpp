@@ -11,9 +11,9 @@
 namespace musacoder::cli {
 namespace {
 
+using nlohmann::json;
 using ::testing::HasSubstr;
 using ::testing::Not;
-using nlohmann::json;
 
 // Two tasks of level 1, one of level 2, and samples that the tests give verdicts to.
 class BenchTableTest : public ::testing::Test {
@@ -21,13 +21,22 @@ class BenchTableTest : public ::testing::Test {
   BenchTableTest() {
     std::string rows;
     for (const auto& [level, id] : {std::pair{1, 19}, {1, 23}, {2, 1}})
-      rows += json({{"level", level}, {"id", id}, {"name", std::to_string(id) + "_x"}, {"code", "class Model: pass"}}).dump() + "\n";
+      rows += json({{"level", level},
+                    {"id", id},
+                    {"name", std::to_string(id) + "_x"},
+                    {"code", "class Model: pass"}})
+                  .dump() +
+              "\n";
     suite_ = *Suite::of(*task::TaskSet::from_jsonl(rows, "suite.jsonl"), "any", {});
   }
 
   void samples(const std::string& task, int count) {
-    std::istringstream in(json({{"task", task}, {"samples", std::vector<std::string>(static_cast<std::size_t>(count), "answer")}}).dump());
-    for (BenchSample& sample : read_sample_rows(in, "s.jsonl", suite_).samples) samples_.push_back(std::move(sample));
+    std::istringstream in(
+        json({{"task", task},
+              {"samples", std::vector<std::string>(static_cast<std::size_t>(count), "answer")}})
+            .dump());
+    for (BenchSample& sample : read_sample_rows(in, "s.jsonl", suite_).samples)
+      samples_.push_back(std::move(sample));
   }
 
   // The verdict line that run_batch would write for a sample.
@@ -60,9 +69,9 @@ TEST_F(BenchTableTest, LevelsTotalAndTasksWithoutSamples) {
   EXPECT_TRUE(report.all_decided());
   EXPECT_EQ(report.unsampled, std::vector<std::string>{"level1/23"});
   ASSERT_EQ(report.metrics.levels.size(), 2u);
-  EXPECT_DOUBLE_EQ(*report.metrics.levels[0].pass_at.at(1).value, 0.25);   // (1/2 + 0) / 2
+  EXPECT_DOUBLE_EQ(*report.metrics.levels[0].pass_at.at(1).value, 0.25);  // (1/2 + 0) / 2
   EXPECT_DOUBLE_EQ(*report.metrics.levels[0].pass_at.at(2).value, 0.5);
-  EXPECT_DOUBLE_EQ(*report.metrics.overall.pass_at.at(1).value, 0.5);      // (1/2 + 0 + 1) / 3
+  EXPECT_DOUBLE_EQ(*report.metrics.overall.pass_at.at(1).value, 0.5);  // (1/2 + 0 + 1) / 3
   const std::string text = bench_text(report);
   EXPECT_THAT(text, HasSubstr("level 1"));
   EXPECT_THAT(text, HasSubstr("1 of 3 tasks have no sample and count as unsolved."));
