@@ -75,7 +75,7 @@ std::string other_conditions(const judge::Verdict& verdict, const judge::JudgeCo
 Result<BenchReport> read_table(BenchTable table, const std::string& path, const judge::JudgeConfig& config) {
   if (!base::exists(path)) return table.report();
   std::string mixed;
-  MC_ASSIGN_OR_RETURN(judge::RowsRead read, judge::read_rows(path, [&](judge::VerdictRow row) {
+  MC_ASSIGN_OR_RETURN(judge::RowsRead read, judge::read_rows(path, [&](const judge::VerdictRow& row) {
                         if (table.add(row) && mixed.empty()) mixed = other_conditions(row.verdict, config);
                       }));
   if (!mixed.empty())
