@@ -121,7 +121,19 @@ Result<std::string> policy_of(const json& row, std::size_t line) {
 
 }  // namespace
 
+std::string row_key(std::string_view line) { return base::sha256_hex(line); }
+
+int batch_exit_code(const Error& error) {
+  return error.code == Code::kNotFound || error.code == Code::kInvalidArgument ? 2 : 3;
+}
+
 Result<BatchSummary> run_batch(const BatchOptions& options) {
+  std::ifstream rows(options.rows, std::ios::binary);
+  if (!rows) return fail(Code::kNotFound, "cannot read {}: {}", options.rows, std::strerror(errno));
+  return run_batch(options, rows);
+}
+
+Result<BatchSummary> run_batch(const BatchOptions& options, std::istream& in) {
   const auto begin = std::chrono::steady_clock::now();
   BatchSummary summary;
 
@@ -137,15 +149,13 @@ Result<BatchSummary> run_batch(const BatchOptions& options) {
   }
 
   // Rows of one task stand together, so that a lane's reference runner keeps its gold values.
-  std::ifstream in(options.rows, std::ios::binary);
-  if (!in) return fail(Code::kNotFound, "cannot read {}: {}", options.rows, std::strerror(errno));
   std::deque<std::vector<Row>> groups;
   std::unordered_map<std::string, std::size_t> group_of;
   std::string line;
   for (std::size_t number = 1; std::getline(in, line); ++number) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     ++summary.rows;
-    Row row{number, line, base::sha256_hex(line)};
+    Row row{number, line, row_key(line)};
     if (finished.count(row.key)) {
       ++summary.skipped;
       continue;

@@ -46,7 +46,7 @@ int verify_batch(const VerifyOptions& options, judge::JudgeConfig config) {
   auto summary = run_batch(batch);
   if (!summary) {
     fmt::print(stderr, "musacoder verify: {}\n", summary.error().message);
-    return summary.error().code == Code::kNotFound || summary.error().code == Code::kInvalidArgument ? 2 : 3;
+    return batch_exit_code(summary.error());
   }
   if (options.json) {
     nlohmann::json line = {{"rows", summary->rows},         {"judged", summary->judged},   {"skipped", summary->skipped},

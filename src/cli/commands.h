@@ -52,10 +52,27 @@ int run_tasks_audit(const TasksOptions& options);
 // Pass@k, Avg@k, Faster and fast_p over verdict lines (judge/metrics.h). `verdicts` "-": stdin.
 struct MetricsOptions {
   std::string verdicts;
-  std::vector<int> k;               // empty: 1 and, where every task has as many, 8
+  std::string suite = "any", tasks; // `tasks` given: only verdicts of its tasks, and those without one are unsolved
+  std::vector<int> level;           // of the suite; empty: the suite's own
+  std::vector<int> k;               // empty: 1 and, where some task has as many decided samples, 8
+  bool only_sampled = false;        // `tasks` without a verdict are left out
   bool json = false;
 };
 int run_metrics(const MetricsOptions& options);
+
+// A suite over samples, to the table of the paper (docs/bench.md). 0 when every sample was decided, 3 when not, 2 for wrong
+// usage.
+struct BenchOptions {
+  std::string suite = "any", tasks; // cli/suite.h
+  std::string samples;              // JSONL or folder (cli/bench_samples.h)
+  std::string out;                  // JSONL appended to; empty: the samples' path with .verdicts.jsonl
+  std::vector<int> level, k;        // as in MetricsOptions
+  bool only_sampled = false;        // leave out tasks without a sample
+  bool json = false, quiet = false;
+  int lanes = 0;                    // 0: one a core
+  JudgeOptions judge;
+};
+int run_bench(const BenchOptions& options);
 
 // One self-contained page of verdict lines (cli/report_html.h). `verdicts` "-": stdin.
 struct ReportOptions {

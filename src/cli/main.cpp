@@ -98,10 +98,44 @@ int main(int argc, char** argv) {
   MetricsOptions metrics;
   auto* metrics_app = app.add_subcommand("metrics", "Pass@k, Avg@k, Faster and fast_p of verdicts");
   metrics_app->add_option("verdicts", metrics.verdicts, "VERDICTS.jsonl")->required();
-  metrics_app->add_option("--k", metrics.k, "values of k, e.g. --k 1,8")->delimiter(',');
+  auto add_suite = [](CLI::App* sub, std::string& suite, std::string& tasks, std::vector<int>& levels) {
+    sub->add_option("--suite", suite, "kernelbench (levels 1 to 3 unless --level says so) or any (every task of --tasks)")
+        ->capture_default_str()
+        ->check(CLI::IsMember({"kernelbench", "any"}));
+    sub->add_option("--level", levels, "only tasks of these levels, e.g. --level 1,2")->delimiter(',')->allow_extra_args(false);
+    return sub->add_option("--tasks", tasks, "task set: a folder, a .py file or a JSONL file");
+  };
+  auto add_k = [](CLI::App* sub, std::vector<int>& k) {
+    sub->add_option("--k", k, "values of k, e.g. --k 1,8")->delimiter(',')->allow_extra_args(false)->check(CLI::Range(1, 1'000'000));
+  };
+  add_k(metrics_app, metrics.k);
+  add_suite(metrics_app, metrics.suite, metrics.tasks, metrics.level)
+      ->description("task set: only verdicts of its tasks count, and tasks without any are unsolved");
+  metrics_app->add_flag("--only-sampled", metrics.only_sampled, "leave out tasks of --tasks without a verdict instead of counting them as unsolved");
   metrics_app->add_flag("--json", metrics.json, "print JSON");
-  metrics_app->footer("Example:\n  musacoder metrics verdicts.jsonl --k 1,8");
+  metrics_app->footer(
+      "Examples:\n"
+      "  musacoder metrics verdicts.jsonl --k 1,8\n"
+      "  musacoder metrics verdicts.jsonl --suite kernelbench --tasks kernelbench.jsonl");
   metrics_app->callback([&] { code = run_metrics(metrics); });
+
+  BenchOptions bench;
+  auto* bench_app = app.add_subcommand("bench", "a suite over samples, to the table of Pass@k, Avg@k and Faster");
+  add_suite(bench_app, bench.suite, bench.tasks, bench.level)->required();
+  bench_app->add_option("--samples", bench.samples, "JSONL with rows of task and candidate, answer or samples; or a run's folder of KernelBench")->required();
+  bench_app->add_option("-o,--out", bench.out, "JSONL that verdicts are appended to; else SAMPLES.verdicts.jsonl");
+  bench_app->add_flag("--only-sampled", bench.only_sampled, "leave out tasks without a sample instead of counting them as unsolved");
+  add_k(bench_app, bench.k);
+  bench_app->add_option("--lanes", bench.lanes, "samples judged at the same time; 0: one a core")->check(CLI::Range(0, 1024));
+  bench_app->add_flag("--json", bench.json, "print JSON");
+  bench_app->add_flag("--quiet", bench.quiet, "no progress line");
+  add_judge_options(bench_app, bench.judge);
+  bench_app->footer(
+      "Exit codes: 0 every sample was decided, 3 some were not, 2 wrong usage.\n"
+      "Examples:\n"
+      "  musacoder bench --suite kernelbench --tasks kernelbench.jsonl --samples samples.jsonl --out verdicts.jsonl --k 1,8\n"
+      "  musacoder bench --suite kernelbench --tasks kernelbench.jsonl --samples runs/my_run --level 1 --json");
+  bench_app->callback([&] { code = run_bench(bench); });
 
   ReportOptions report;
   auto* report_app = app.add_subcommand("report", "one self-contained HTML page of verdicts");

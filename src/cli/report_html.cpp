@@ -165,12 +165,7 @@ void HtmlReport::add(judge::VerdictRow row) {
     if (stage != "total" && std::isfinite(seconds)) impl_->stages[stage].push_back(std::max(0.0, seconds));
   for (const auto& [key, value] : v.environment) ++impl_->environments[key][value];
   ++impl_->devices[fmt::format("{} ({})", v.backend, v.gpu)];
-  impl_->metrics.add({.task = v.task.empty() ? v.task_hash : v.task,
-                      .level = row.level,
-                      .status = v.status,
-                      .speedup_eager = v.speedup_eager,
-                      .speedup_compile = v.speedup_compile,
-                      .reward = v.reward});
+  impl_->metrics.add(judge::sample_of(row));
 }
 
 std::string HtmlReport::Impl::subtitle() const {

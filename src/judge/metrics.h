@@ -14,7 +14,17 @@
 //   fast_p  share of decided samples that are verified and more than p × as fast (KernelBench, arXiv 2502.10517, §3.3);
 //           fast_0 needs no time
 // Verified samples without a measured time leave the denominators of Faster and fast_p (p > 0); when no sample was
-// measured these are null. Tasks with fewer than k decided samples leave Pass@k and Avg@k and are counted.
+// measured these are null, unless times are measured where the samples were judged and none is verified: then they are 0.
+// Tasks with fewer than k decided samples leave Pass@k and Avg@k and are counted.
+//
+// Undecided samples bound Pass@k and Avg@k. With u nulls of a task, what the mean over tasks with n + u ≥ k would be had
+// every sample been decided lies between (n + u, c), all of them wrong, and (n + u, c + u), all of them right. A task that
+// has k samples but fewer than k decided ones is in the bounds and not in the value, which can so lie outside of them.
+//
+// Tasks of a suite without a sample (add_task) are unsolved: 0 in Pass@k, Avg@k and their bounds. The shares of samples
+// count such a task with as many samples as the tasks with decided ones have on average, none of them verified. Where
+// every task has the same number of samples, Faster over all levels is so the mean over tasks that the paper's Table 1
+// shows (its Overall is the mean of the levels weighted by their 100, 100 and 50 tasks).
 #pragma once
 
 #include <cstddef>
@@ -22,6 +32,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace musacoder::judge {
@@ -35,11 +46,13 @@ struct MetricsConfig {
 struct Sample {
   std::string task = {}, level = {}, status = {};
   std::optional<double> speedup_eager = {}, speedup_compile = {}, reward = {};
+  bool timed = false;                                  // judged where times are measured
 };
 
 // A mean with its standard error over tasks (0 with fewer than two tasks), and how many tasks it is over.
 struct TaskMean {
   std::optional<double> value;
+  std::optional<double> lower, upper;                  // by the undecided samples; null where no task has k samples
   double standard_error = 0;
   std::size_t tasks = 0, left_out = 0;                 // left_out: tasks with fewer than k decided samples
 };
@@ -47,6 +60,7 @@ struct TaskMean {
 struct GroupMetrics {
   std::string name;                                    // "level 1", "overall"
   std::size_t tasks = 0, samples = 0, decided = 0, verified = 0, tasks_verified = 0, nulls = 0;
+  std::size_t unsampled = 0;                           // of `tasks`: those of add_task() without a sample
   std::size_t measured_eager = 0, measured_compile = 0;  // verified samples with a time
   std::map<int, TaskMean> pass_at, avg_at;
   std::optional<double> faster_eager, faster_compile;
@@ -68,12 +82,19 @@ class Metrics {
  public:
   explicit Metrics(MetricsConfig config = {}) : config_(std::move(config)) {}
   void add(Sample sample) { samples_.push_back(std::move(sample)); }
+  // A task that counts as unsolved when no sample of it is added.
+  void add_task(std::string task, std::string level) { tasks_.emplace_back(std::move(level), std::move(task)); }
   MetricsReport report() const;
 
  private:
   MetricsConfig config_;
   std::vector<Sample> samples_;
+  std::vector<std::pair<std::string, std::string>> tasks_;   // level, task
 };
+
+struct VerdictRow;  // judge/rows.h
+// A verdict line as a sample. A verdict without a task's name goes by the task's hash.
+Sample sample_of(const VerdictRow& row);
 
 nlohmann::json to_json(const MetricsReport& report);
 // Aligned text for a terminal or a pipe.
