@@ -161,7 +161,7 @@ def fault_kinds():
         Kind("illegal_near_read", "the last element is read one past the end of the input",
              kernel("near_read", "if (i < n) y[i] = x[i == n - 1 ? n : i] * 2.5f + 0.5f;"), access | {"correctness_error:values"}),
         Kind("misaligned", "float4 loads from the second element on",
-             kernel("misaligned", "if (4 * i + 4 < n) { const float4 v = *reinterpret_cast<const float4*>(x + 1 + 4 * i); y[i] = v.x + v.w; }"),
+             kernel("misaligned", "if (4 * i + 4 < n) { const float4 v = *reinterpret_cast<const float4*>(x + 1 + 4 * i); y[i] = v.x + v.y + v.z + v.w; }"),
              {"runtime_error:misaligned"}),
         Kind("device_assert", "an assertion that fails", kernel("asserts", "assert(i < n / 2); " + RIGHT, include="#include <cassert>"),
              {"runtime_error:device_assert"}),

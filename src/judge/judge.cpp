@@ -6,6 +6,7 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 #include <random>
@@ -190,6 +191,7 @@ class Run {
   void look_along_axes();
   bool failed(const RunnerReply& reply, const std::string& step);
   bool device_fault();
+  bool lost_device(const Error& error, const std::string& step);
   Result<device::WindowReport> collect_outside();
   void note_reply(const RunnerReply& reply);
   build::BuildResult build(const build::Extension& extension);
@@ -458,6 +460,21 @@ bool Run::device_fault() {
   return true;
 }
 
+// The device does not answer. On hardware its ledger lives in the candidate's process: where that has ended by itself, the
+// candidate ended it; else it is the machine's fault. Always false.
+bool Run::lost_device(const Error& error, const std::string& step) {
+  if (on_hardware()) {
+    const RunnerExit exit = runner_->wait_then_stop(1);
+    if (exit.known && (exit.signal != SIGKILL || !exit.limit.empty())) {
+      RunnerReply gone;
+      gone.kind = ReplyKind::kEnded;
+      gone.detail = error.message;
+      return failed(gone, step);
+    }
+  }
+  return infra("device", error);
+}
+
 // A reply that is not the one asked for ends the run: says why in the verdict. Always false.
 bool Run::failed(const RunnerReply& reply, const std::string& step) {
   note_reply(reply);
@@ -659,23 +676,24 @@ bool Run::trial(int index, bool reverse, Trial& result, int salt) {
     StageTimer timer(verdict_, "run");
     reply = runner_->prepare(deadline(config_.forward_seconds));
     if (reply.kind != ReplyKind::kDone) return failed(reply, "prepare");
-    if (auto prepared_device = collect_outside(); !prepared_device) return infra("device", prepared_device.error());
+    if (auto prepared_device = collect_outside(); !prepared_device) return lost_device(prepared_device.error(), "prepare");
     auto inputs = exchange_->place(prepared, index % 3 == 2);
     if (!inputs) return infra("device", inputs.error());
     ++windows_;
     const auto poison = static_cast<std::uint8_t>(0xA5 ^ (windows_ * 0x3B));
     auto before = session_->begin_window({.trial = index, .reverse_blocks = reverse, .poison = poison});
-    if (!before) return infra("device", before.error());
+    if (!before) return lost_device(before.error(), "prepare");
     add_to_ledger(verdict_.outside, *before);
     facts.before = std::move(*before);
     const double limit = !on_hardware() ? config_.forward_seconds : windows_ == 1 ? config_.first_call_seconds : config_.hardware_call_seconds;
     reply = runner_->forward(index, seed, inputs->inputs, builder(), deadline(limit), &inputs->extra);
-    if (reply.kind == ReplyKind::kTimedOut || reply.kind == ReplyKind::kMalformed) {
+    // On hardware the ledger ends with the process.
+    if (reply.kind == ReplyKind::kTimedOut || reply.kind == ReplyKind::kMalformed || (on_hardware() && reply.kind == ReplyKind::kEnded)) {
       if (device_fault()) return false;
       return failed(reply, "forward");
     }
     auto report = session_->end_window();
-    if (!report) return infra("device", report.error());
+    if (!report) return lost_device(report.error(), "forward");
     facts.report = std::move(*report);
     add_to_ledger(verdict_.ledger, facts.report);
     // The device's word, when the process hides its own.
@@ -704,7 +722,7 @@ bool Run::trial(int index, bool reverse, Trial& result, int salt) {
     }
     outputs = std::move(*collected);
     auto late = collect_outside();
-    if (!late) return infra("device", late.error());
+    if (!late) return lost_device(late.error(), "forward");
     facts.after = std::move(*late);
   }
 
@@ -815,7 +833,7 @@ bool Run::time() {
                       .cancelled = request_.cancelled},
                      timing);
   reference_seconds_ += seconds_since(begin);
-  if (!end) return end.error().message.find('\n') == std::string::npos ? infra("device", end.error()) : ended(end.error());
+  if (!end) return end.error().message.find('\n') == std::string::npos ? lost_device(end.error(), "a timed call") : ended(end.error());
   add_to_ledger(verdict_.ledger, end->ledger);
   if (end->reply) return failed(*end->reply, "a timed call");
   if (end->status == "ok") {

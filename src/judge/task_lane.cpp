@@ -17,7 +17,7 @@ using nlohmann::json;
 
 // Part of the key of stored audits: raise it when the audit or the tolerances change.
 constexpr const char* kAuditVersion = "4";
-constexpr std::size_t kOpenOnDevice = 8;
+constexpr std::size_t kOpenOnDevice = 32;   // their cached trials share a budget of their own at the runner
 
 tl::unexpected<Error> ended(const std::string& status, const std::string& message) {
   return tl::unexpected<Error>(Error{Code::kUnavailable, status + "\n" + message});
