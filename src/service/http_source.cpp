@@ -167,7 +167,8 @@ class HttpSource : public WorkSource {
                       {{"worker", request.worker},
                        {"wait_s", wait_s},
                        {"visibility_s", request.visibility_s},
-                       {"prefer", request.prefer}},
+                       {"prefer", request.prefer},
+                       {"role", role_name(request.role)}},
                       wait_s);
     if (!reply) return tl::unexpected(reply.error());
     if (reply->is_null()) return std::optional<Lease>();
@@ -212,6 +213,12 @@ class HttpSource : public WorkSource {
 
   Result<bool> release(const std::string& lease, const std::string& fault) override {
     auto reply = call("/v1/release", {{"lease", lease}, {"fault", fault.substr(0, 4096)}}, 0);
+    if (!reply) return tl::unexpected(reply.error());
+    return reply->value("accepted", false);
+  }
+
+  Result<bool> compiled(const std::string& lease) override {
+    auto reply = call("/v1/release", {{"lease", lease}, {"compiled", true}}, 0);
     if (!reply) return tl::unexpected(reply.error());
     return reply->value("accepted", false);
   }

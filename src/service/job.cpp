@@ -33,6 +33,9 @@ std::string random_hex(std::size_t bytes) {
   return text;
 }
 
+constexpr std::array<const char*, 3> kRoleNames = {"both", "compile", "execute"};
+constexpr const char* kCompiling = "compile";
+
 void end(Job& job, JobState state, double now) {
   job.state = state;
   job.finished_at = now;
@@ -81,6 +84,23 @@ std::optional<JobState> state_from_name(const std::string& name) {
   return std::nullopt;
 }
 
+const char* role_name(WorkerRole role) { return kRoleNames[static_cast<std::size_t>(role)]; }
+
+std::optional<WorkerRole> role_from_name(const std::string& name) {
+  for (std::size_t i = 0; i < kRoleNames.size(); ++i)
+    if (name == kRoleNames[i]) return static_cast<WorkerRole>(i);
+  return std::nullopt;
+}
+
+bool is_for(const Job& job, WorkerRole role, double now, double compiler_at) {
+  if (role == WorkerRole::kCompile) return !job.compiled;
+  return role == WorkerRole::kBoth || job.compiled || now - compiler_at > kCompilerGoneS;
+}
+
+bool is_compiling(const Job& job) {
+  return job.state == JobState::kRunning && job.stage.rfind(kCompiling, 0) == 0;
+}
+
 std::string content_hash(const JobSpec& spec) {
   base::Sha256 hash;
   hash.field("job-content-1");
@@ -108,16 +128,24 @@ Job new_job(const JobSpec& spec, double now) {
   return job;
 }
 
-bool on_lease(Job& job, const std::string& worker, const std::string& lease, double now,
-              double visibility_s) {
+bool on_lease(Job& job, const std::string& worker, const std::string& lease, double now, double visibility_s,
+              WorkerRole role) {
   if (job.state != JobState::kQueued) return false;
   job.state = JobState::kRunning;
   job.worker = worker;
   job.lease = lease;
   job.lease_until = now + visibility_s;
   job.started_at = now;
-  job.stage = "start";
+  job.stage = role == WorkerRole::kCompile ? kCompiling : "start";
   ++job.attempts;
+  return true;
+}
+
+bool on_compiled(Job& job, double now) {
+  if (job.state != JobState::kRunning) return false;
+  --job.attempts;
+  back_to_queue(job, now);
+  job.compiled = true;
   return true;
 }
 

@@ -77,12 +77,14 @@ constexpr const char* kSchemas = R"json({
     "properties": {"payload": {"$ref": "#/components/schemas/Evaluate"}}}]},
   "Lease": {"type": "object", "required": ["worker"], "properties": {
     "worker": {"type": "string", "minLength": 1, "maxLength": 400}, "wait_s": {"type": ["number", "null"], "minimum": 0, "maximum": 60},
-    "visibility_s": {"type": ["number", "null"], "minimum": 1, "maximum": 600}, "prefer": {"type": ["string", "null"], "maxLength": 64}}},
+    "visibility_s": {"type": ["number", "null"], "minimum": 1, "maximum": 600}, "prefer": {"type": ["string", "null"], "maxLength": 64},
+    "role": {"enum": ["both", "compile", "execute", null]}}},
   "Heartbeat": {"type": "object", "required": ["lease"], "properties": {
     "lease": {"type": "string", "minLength": 1, "maxLength": 128}, "visibility_s": {"type": ["number", "null"], "minimum": 1, "maximum": 600},
     "stage": {"type": ["string", "null"], "maxLength": 128}}},
   "Release": {"type": "object", "required": ["lease"], "properties": {
-    "lease": {"type": "string", "minLength": 1, "maxLength": 128}, "fault": {"type": ["string", "null"], "maxLength": 4096}}},
+    "lease": {"type": "string", "minLength": 1, "maxLength": 128}, "fault": {"type": ["string", "null"], "maxLength": 4096},
+    "compiled": {"type": ["boolean", "null"]}}},
   "Complete": {"type": "object", "required": ["lease", "outcome"], "properties": {
     "lease": {"type": "string", "minLength": 1, "maxLength": 128},
     "outcome": {"type": "object", "required": ["status"], "properties": {

@@ -416,7 +416,10 @@ void Router::add_core() {
         MC_API_ASSIGN_OR_RETURN(auto wait_s, number_field(body, "wait_s", 0, 60));
         MC_API_ASSIGN_OR_RETURN(auto visibility, number_field(body, "visibility_s", 1, 600));
         MC_API_ASSIGN_OR_RETURN(auto prefer, text_field(body, "prefer", 64));
-        const LeaseRequest lease_request{*worker, visibility.value_or(30), prefer.value_or("")};
+        MC_API_ASSIGN_OR_RETURN(auto role_text, text_field(body, "role", 16));
+        const auto role = role_from_name(role_text.value_or("both"));
+        if (!role) return api_error(422, "`role` is both, compile or execute", "role");
+        const LeaseRequest lease_request{*worker, visibility.value_or(30), prefer.value_or(""), *role};
         MC_API_ASSIGN_OR_RETURN(auto lease, s.lease(lease_request));
         if (lease) return lease_reply(*lease);
         if (wait_s.value_or(0) <= 0) return json_reply(204, "");
@@ -476,7 +479,10 @@ void Router::add_core() {
                MC_API_ASSIGN_OR_RETURN(const json body, parse_body(request));
                MC_API_ASSIGN_OR_RETURN(const std::string lease, lease_id(body));
                MC_API_ASSIGN_OR_RETURN(auto fault, text_field(body, "fault", 4096));
-               MC_API_ASSIGN_OR_RETURN(const bool accepted, s.release(lease, fault.value_or("")));
+               MC_API_ASSIGN_OR_RETURN(auto compiled, bool_field(body, "compiled"));
+               MC_API_ASSIGN_OR_RETURN(const bool accepted, compiled.value_or(false)
+                                                                ? s.compiled(lease)
+                                                                : s.release(lease, fault.value_or("")));
                return json_reply(200, dump_json({{"accepted", accepted}}));
              });
 }

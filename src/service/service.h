@@ -83,6 +83,7 @@ class Service {
                                       double visibility_s);
   ApiResult<bool> complete(const std::string& lease, const Outcome& outcome);
   ApiResult<bool> release(const std::string& lease, const std::string& fault);
+  ApiResult<bool> compiled(const std::string& lease);
 
   // JSON texts of docs/service.md. `whole`: verdict and feedback; `source`: candidate, reference and code as
   // well.
