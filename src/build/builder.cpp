@@ -79,7 +79,7 @@ struct Builder::Impl {
   }
 
   explicit Impl(BuildOptions o)
-      : options(with_absolute_paths(std::move(o))), cache(options.cache_dir), torch_names(torch_dir_of(options.python), options.cache_dir),
+      : options(with_absolute_paths(std::move(o))), cache(options.cache_dir, options.shared), torch_names(torch_dir_of(options.python), options.cache_dir),
         torch_dir(torch_dir_of(options.python)) {}
 
   std::string include(const char* name = "include") const { return options.runtime_dir + "/" + name; }
