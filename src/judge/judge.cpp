@@ -251,6 +251,7 @@ class Run {
   void attempt();   // one run at the present size
   void reset();     // forget a run, keep what the extraction found
   bool start();
+  void stop();
   bool load();
   bool construct();
   bool trials();
@@ -306,7 +307,10 @@ void Run::execute() {
   verdict_.gpu = lane_.device->gpu();
   verdict_.policy = policy_;
   verdict_.environment = lane_.shared->environment;
-  if (extract() && open_task({}, config_.work_budget)) {
+  if (request_.compile_only) {
+    if (extract() && open_task({}, config_.work_budget) && start() && load() && construct()) finish("ok", "");
+    stop();
+  } else if (extract() && open_task({}, config_.work_budget)) {
     attempt();
     if (!cancelled() && retry_with_pinned_sizes()) attempt();
     look_along_axes();
@@ -346,7 +350,7 @@ bool Run::open_task(const std::map<std::string, std::int64_t>& pins, double work
   for (const auto& change : task.value("scaling", json::array()))
     verdict_.scaling.push_back({text_of(change, "name"), change.value("line", 0), as_text(change.value("from", json())),
                                 as_text(change.value("to", json())), text_of(change, "how", "auto")});
-  if (!config_.audit || !pins.empty()) return true;
+  if (!config_.audit || !pins.empty() || request_.compile_only) return true;
   auto audit = lane_.audit_task();
   if (!audit) {
     auto [status, message] = status_of(audit.error());
@@ -392,13 +396,7 @@ void Run::attempt() {
   reset();
   begin_ = Clock::now();
   if (start() && load() && construct() && trials()) decide();
-  placer_.reset();
-  {
-    StageTimer timer(verdict_, "stop");
-    if (runner_) runner_->stop();
-    runner_.reset();
-    session_.reset();
-  }
+  stop();
   const std::string kind = status_class(verdict_.status);
   if (failed_build_.empty() && verdict_.levels[0].state == LevelState::kNotRun && kind != "compile_error" && kind != "infra")
     built();
@@ -410,6 +408,14 @@ void Run::attempt() {
     set_level(verdict_, 0, false, failed_build_cause_);
     finish(failed_build_, failed_build_cause_);
   }
+}
+
+void Run::stop() {
+  placer_.reset();
+  StageTimer timer(verdict_, "stop");
+  if (runner_) runner_->stop();
+  runner_.reset();
+  session_.reset();
 }
 
 bool Run::start() {
@@ -912,7 +918,7 @@ void Run::look_along_axes() {
 Result<std::shared_ptr<Shared>> Shared::create(const JudgeConfig& config) {
   auto shared = std::make_shared<Shared>();
   shared->builder = std::make_unique<build::Builder>(build::BuildOptions{
-      .runtime_dir = config.runtime_dir, .cache_dir = config.cache_dir, .python = config.python});
+      .runtime_dir = config.runtime_dir, .cache_dir = config.cache_dir, .python = config.python, .shared = config.artifacts});
   shared->extractor = std::make_unique<candidate::Extractor>(
       candidate::ExtractOptions{.python = config.python, .runtime_dir = config.runtime_dir});
   MC_ASSIGN_OR_RETURN(shared->zygote, ZygoteClient::start({.runtime_dir = config.runtime_dir, .python = config.python}));

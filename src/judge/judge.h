@@ -30,6 +30,7 @@ namespace musacoder::judge {
 class ZygoteClient;
 
 struct JudgeConfig {
+  std::shared_ptr<build::ArtifactStore> artifacts;  // shared by machines (build/artifact_store.h); null: none
   std::string runtime_dir, python, cache_dir;
   std::string backend = "vgpu", gpu = "h200";
   std::string policy = "strict";                // or "report"
@@ -58,6 +59,7 @@ struct JudgeRequest {
   std::string answer_name;                      // file name, for its suffix; may be empty
   std::string policy;                           // of this candidate; empty: JudgeConfig::policy
   std::uint64_t seed = 0;                       // of the inputs; 0: the lane's
+  bool compile_only = false;                    // up to the last build that loading and constructing make; status "ok" or why not
   std::function<bool()> cancelled;              // asked between trials and at each wait; true ends in infra:cancelled
 };
 
