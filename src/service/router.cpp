@@ -485,6 +485,40 @@ void Router::add_core() {
                                                                 : s.release(lease, fault.value_or("")));
                return json_reply(200, dump_json({{"accepted", accepted}}));
              });
+
+  const auto artifacts = [&s](const std::string& key) -> ApiResult<build::ArtifactStore*> {
+    if (!build::is_artifact_key(key)) return api_error(422, "an artefact's address is 64 hex digits");
+    if (!s.config().artifacts) return api_error(404, "this server keeps no artefacts (--artifacts)");
+    return s.config().artifacts.get();
+  };
+  routes_.push_back(
+      {"GET", "/v1/artifacts/{rest}",
+       [artifacts](const Request& request, const Token&, const std::string& key) -> ApiResult<Reply> {
+         MC_API_ASSIGN_OR_RETURN(build::ArtifactStore * store, artifacts(key));
+         if (request.has_query("check")) {
+           auto there = store->has(key);
+           if (!there) return tl::unexpected(api_error_of(there.error()));
+           return *there ? ApiResult<Reply>(json_reply(204, "")) : api_error(404, "there is no such artefact");
+         }
+         auto bundle = store->get(key);
+         // A damaged one was removed: the asker builds it anew.
+         if (!bundle && bundle.error().code != Code::kInvalidArgument)
+           return tl::unexpected(api_error_of(bundle.error()));
+         if (!bundle || !*bundle) return api_error(404, "there is no such artefact");
+         Reply reply;
+         reply.type = "application/octet-stream";
+         reply.body = std::move(**bundle);
+         return reply;
+       },
+       false, true});
+  routes_.push_back({"PUT", "/v1/artifacts/{rest}",
+                     [artifacts](const Request& request, const Token&, const std::string& key) -> ApiResult<Reply> {
+                       MC_API_ASSIGN_OR_RETURN(build::ArtifactStore * store, artifacts(key));
+                       if (auto stored = store->put(key, request.body); !stored)
+                         return tl::unexpected(api_error_of(stored.error()));
+                       return json_reply(200, R"({"stored":true})");
+                     },
+                     false, true});
 }
 
 }  // namespace musacoder::service
