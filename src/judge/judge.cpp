@@ -525,6 +525,9 @@ bool Run::failed(const RunnerReply& reply, const std::string& step) {
       return finish("cheating:disallowed_aten",
                     fmt::format("{} calls torch operators instead of own kernels: {}", step, count_names(reply.refused)));
     }
+    const bool import = exception.type == "ImportError" || exception.type == "ModuleNotFoundError";
+    if (auto changed = lane_.shared->installation.changed(import))
+      return finish("infra:installation", fmt::format("{} raised {}, and {}; start this process again", step, exception.type, *changed));
     const std::string where = exception.line > 0 ? fmt::format(" (line {})", exception.line) : "";
     const std::string cause =
         fmt::format("{} raised {}: {}{}", step, exception.type, exception.message.substr(0, 400), where);
@@ -922,6 +925,7 @@ Result<std::shared_ptr<Shared>> Shared::create(const JudgeConfig& config) {
   shared->extractor = std::make_unique<candidate::Extractor>(
       candidate::ExtractOptions{.python = config.python, .runtime_dir = config.runtime_dir});
   MC_ASSIGN_OR_RETURN(shared->zygote, ZygoteClient::start({.runtime_dir = config.runtime_dir, .python = config.python}));
+  shared->installation = Installation::of(config.python);
   shared->environment = {{"musacoder", MUSACODER_VERSION},
                          {"python", shared->zygote->python_version()},
                          {"torch", shared->zygote->torch_version()}};

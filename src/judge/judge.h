@@ -19,6 +19,7 @@
 
 #include "base/status.h"
 #include "build/build.h"
+#include "judge/installation.h"
 #include "judge/verdict.h"
 
 namespace musacoder::candidate {
@@ -75,6 +76,7 @@ struct Shared {
   std::unique_ptr<candidate::Extractor> extractor;
   std::unique_ptr<ZygoteClient> zygote;
   std::map<std::string, std::string> environment;  // versions, for the verdict
+  Installation installation;                       // as it was when the zygote imported torch
 };
 
 class Judge {
