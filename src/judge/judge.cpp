@@ -30,6 +30,8 @@ namespace {
 
 // Part of the key of stored audits: raise it when the audit or the tolerances change.
 constexpr const char* kAuditVersion = "4";
+constexpr std::uint64_t kDiskRoom = 8u << 20;  // below it a candidate's failure may be the disk's
+constexpr const char* kNoRoom = "No space left on device";
 
 using nlohmann::json;
 using Clock = std::chrono::steady_clock;
@@ -263,6 +265,7 @@ class Run {
   void look_along_axes();
   bool failed(const RunnerReply& reply, const std::string& step);
   bool device_fault();
+  bool disk_full();
   Result<device::WindowReport> collect_outside();
   void note_reply(const RunnerReply& reply);
   build::BuildResult build(const build::Extension& extension);
@@ -312,6 +315,8 @@ void Run::execute() {
     stop();
   } else if (extract() && open_task({}, config_.work_budget)) {
     attempt();
+    // The disk may have been full for a moment. A candidate that says so by itself says so again.
+    if (!cancelled() && verdict_.exception_message.find(kNoRoom) != std::string::npos) attempt();
     if (!cancelled() && retry_with_pinned_sizes()) attempt();
     look_along_axes();
   }
@@ -496,6 +501,13 @@ bool Run::device_fault() {
   return true;
 }
 
+// Whether the candidate had no room to write: somebody else filled the disk, its own quota is smaller.
+bool Run::disk_full() {
+  if (base::free_bytes(lane_.scratch_root.path()) >= kDiskRoom) return false;
+  finish("infra:disk", fmt::format("the disk of {} was full while the candidate ran", lane_.scratch_root.path()));
+  return true;
+}
+
 // A reply that is not the one asked for ends the run: says why in the verdict. Always false.
 bool Run::failed(const RunnerReply& reply, const std::string& step) {
   note_reply(reply);
@@ -525,6 +537,7 @@ bool Run::failed(const RunnerReply& reply, const std::string& step) {
       return finish("cheating:disallowed_aten",
                     fmt::format("{} calls torch operators instead of own kernels: {}", step, count_names(reply.refused)));
     }
+    if (disk_full()) return false;
     const bool import = exception.type == "ImportError" || exception.type == "ModuleNotFoundError";
     if (auto changed = lane_.shared->installation.changed(import))
       return finish("infra:installation", fmt::format("{} raised {}, and {}; start this process again", step, exception.type, *changed));
@@ -544,6 +557,7 @@ bool Run::failed(const RunnerReply& reply, const std::string& step) {
     set_level(verdict_, 1, false, cause);
     return finish("runtime_error:timeout", cause);
   }
+  if (reply.kind != ReplyKind::kMalformed && disk_full()) return false;
   const RunnerExit exit = runner_->wait_then_stop(2);
   if (reply.kind == ReplyKind::kMalformed) {
     const std::string cause = fmt::format("{} answered outside the protocol: {}", step, reply.detail);
