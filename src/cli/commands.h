@@ -114,7 +114,7 @@ struct StoreOptions {
   std::size_t limit = 50;           // query; 0: all
   bool infra_only = false;          // prune
   bool json = false;
-  std::string format = "jsonl";     // or "csv"
+  std::string format = "jsonl";     // or "csv", "parquet"
   std::string out;                  // export: file, empty stdout; backup: file
 };
 int run_store_query(const StoreOptions& options);

@@ -184,9 +184,11 @@ int main(int argc, char** argv) {
   query_app->add_flag("--json", store.json, "one JSON line a verdict");
   query_app->footer("Example:\n  musacoder store query verdicts.db --class cheating --days 1");
   query_app->callback([&] { code = run_store_query(store); });
-  auto* export_app = store_app->add_subcommand("export", "write verdicts as JSONL or CSV");
+  auto* export_app = store_app->add_subcommand("export", "write verdicts as JSONL, CSV or Parquet");
   add_filters(export_app);
-  export_app->add_option("--format", store.format, "jsonl (what metrics and report read) or csv")->capture_default_str()->check(CLI::IsMember({"jsonl", "csv"}));
+  export_app->add_option("--format", store.format, "jsonl (what metrics and report read), csv, or parquet (needs pyarrow and -o)")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"jsonl", "csv", "parquet"}));
   export_app->add_option("-o,--out", store.out, "file; else stdout");
   export_app->footer("Example:\n  musacoder store export verdicts.db --format csv -o verdicts.csv");
   export_app->callback([&] { code = run_store_export(store); });
