@@ -146,6 +146,7 @@ bool on_compiled(Job& job, double now) {
   --job.attempts;
   back_to_queue(job, now);
   job.compiled = true;
+  job.stage = "compiled";
   return true;
 }
 

@@ -85,15 +85,15 @@ class Nats:
 
     PROGRAM = shutil.which("nats-server", path=os.environ.get("PATH", "") + ":/usr/sbin")
 
-    def __init__(self, folder, jetstream=""):
+    def __init__(self, folder, jetstream="", host="127.0.0.1"):
         self.folder = pathlib.Path(folder)
         self.folder.mkdir(parents=True, exist_ok=True)
         with socket.socket() as s:
-            s.bind(("127.0.0.1", 0))
+            s.bind((host, 0))
             self.port = s.getsockname()[1]
-        self.url = f"nats://127.0.0.1:{self.port}"
+        self.host, self.url = host, f"nats://{host}:{self.port}"
         (self.folder / "nats.conf").write_text(
-            f'listen: 127.0.0.1:{self.port}\njetstream {{ store_dir: "{self.folder}/js"\n{jetstream}\n}}\n'
+            f'listen: {host}:{self.port}\njetstream {{ store_dir: "{self.folder}/js"\n{jetstream}\n}}\n'
         )
         self.start()
 
@@ -105,7 +105,7 @@ class Nats:
         )
         for _ in range(200):
             try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
+                socket.create_connection((self.host, self.port), 1).close()
                 return
             except OSError:
                 time.sleep(0.05)

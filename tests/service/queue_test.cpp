@@ -484,6 +484,7 @@ TEST_P(QueueTest, CompileWorkersHandOverToExecuteWorkers) {
   EXPECT_TRUE(*queue_->compiled(compiling->id));
   EXPECT_EQ(queue_->heartbeat(compiling->id, "compile", 30).error().code, Code::kNotFound);
   EXPECT_EQ(get(job.id).attempts, 0) << "compiling is not a try";
+  EXPECT_EQ(get(job.id).stage, "compiled");
   EXPECT_EQ(as(WorkerRole::kCompile)->job.spec.candidate, "b") << "compiled once";
   if (durable()) reopen();
   auto executing = as(WorkerRole::kExecute);
