@@ -22,6 +22,7 @@ using nlohmann::json;
 constexpr int kSchemaVersion = 1;
 constexpr double kPatienceS = 15;         // of one operation
 constexpr double kFreshS = 0.25;          // reads may be this old when no news came
+constexpr double kGraceS = 10;            // after the server was away, before leases are lost
 constexpr double kPresenceS = 2;          // between two notes that a compile worker is there
 constexpr double kBellS = 1;              // longest wait of one lease()
 constexpr std::size_t kInlineBytes = 1024;
@@ -86,26 +87,38 @@ json to_record(const Entry& e) {
   return r;
 }
 
+// Others write into the stream too: a number that is none counts as absent.
+int number_of(const json& r, const char* key, int otherwise) {
+  auto it = r.find(key);
+  if (it == r.end() || !it->is_number_integer()) return otherwise;
+  const auto number = it->get<std::int64_t>();
+  return number >= -1'000'000 && number <= 1'000'000 ? static_cast<int>(number) : otherwise;
+}
+std::uint64_t sequence_of(const json& r, const char* key) {
+  auto it = r.find(key);
+  return it != r.end() && it->is_number_unsigned() ? it->get<std::uint64_t>() : 0;
+}
+
 std::optional<Entry> from_record(const json& r) {
   try {
     Entry e;
     Job& j = e.job;
-    j.version = r.at("v");
+    j.version = number_of(r, "v", kRecordVersion + 1);
     j.id = r.at("id");
-    j.sequence = r.value("seq", std::uint64_t{0});
-    const int state = r.at("st");
+    j.sequence = sequence_of(r, "seq");
+    const int state = number_of(r, "st", -1);
     if (state < 0 || state > static_cast<int>(JobState::kExpired) || j.id.empty()) return std::nullopt;
     j.state = static_cast<JobState>(state);
     e.content = r.at("c");
     e.task = r.at("th");
     j.created_at = r.at("ca");
-    e.spec_pieces = r.at("sp");
+    e.spec_pieces = number_of(r, "sp", 0);
     j.spec.owner = r.at("own");
     j.spec.task_id = r.at("task");
-    j.spec.priority = r.value("pr", 0);
+    j.spec.priority = number_of(r, "pr", 0);
     j.spec.idempotency_key = r.value("idem", "");
     j.spec.policy = r.value("pol", "strict");
-    j.spec.round = r.value("rnd", 1);
+    j.spec.round = number_of(r, "rnd", 1);
     j.spec.deadline_at = r.value("da", 0.0);
     j.spec.extra = r.value("ex", "{}");
     e.whole_extra = !r.value("bx", false);
@@ -116,18 +129,18 @@ std::optional<Entry> from_record(const json& r) {
     j.worker = r.value("w", "");
     j.stage = r.value("sg", "");
     j.lease_until = r.value("lu", 0.0);
-    j.attempts = r.value("at", 0);
-    j.faults = r.value("fl", 0);
-    j.deaths = r.value("de", 0);
+    j.attempts = number_of(r, "at", 0);
+    j.faults = number_of(r, "fl", 0);
+    j.deaths = number_of(r, "de", 0);
     j.cached = r.value("hit", false);
     j.compiled = r.value("cc", false);
     j.outcome.status = r.value("os", "");
     if (auto it = r.find("rw"); it != r.end() && it->is_number()) j.outcome.reward = it->get<double>();
     e.outcome_key = r.value("ok", "");
-    e.outcome_pieces = r.value("op", 0);
+    e.outcome_pieces = number_of(r, "op", 0);
     e.inline_outcome = r.value("out", "");
     e.archived = r.value("ar", false);
-    e.batch = r.value("b", std::uint64_t{0});
+    e.batch = sequence_of(r, "b");
     return e;
   } catch (const json::exception&) {
     return std::nullopt;
@@ -586,6 +599,11 @@ class NatsQueue : public JobQueue {
     const Deadline deadline = patience();
     MC_RETURN_IF_ERROR(refresh());
     const double now = config_.clock->unix_time();
+    // Nobody could extend a lease while the server was away.
+    const bool waits = base::real_clock().now() - back_at_ < kGraceS;
+    const auto lost = [&](const Job& job, double at) {
+      return (!waits && job.lease_until < at) || worker_is_gone(job.worker);
+    };
     std::vector<std::string> due;
     {
       std::lock_guard lock(mutex_);
@@ -595,8 +613,7 @@ class NatsQueue : public JobQueue {
       }
       for (const std::uint64_t sequence : records_.running) {
         const Job& job = records_.jobs.at(sequence).job;
-        if (job.lease_until < now || worker_is_gone(job.worker) ||
-            (job.spec.deadline_at > 0 && job.spec.deadline_at <= now))
+        if (lost(job, now) || (job.spec.deadline_at > 0 && job.spec.deadline_at <= now))
           due.push_back(job.id);
       }
     }
@@ -604,7 +621,7 @@ class NatsQueue : public JobQueue {
     for (const auto& id : due) {
       auto changed = change(id, deadline, [&](Entry& e, double at) {
         bool done = on_deadline(e.job, at);
-        if (!done && e.job.state == JobState::kRunning && (e.job.lease_until < at || worker_is_gone(e.job.worker)))
+        if (!done && e.job.state == JobState::kRunning && lost(e.job, at))
           done = on_lease_lost(e.job, at, config_.retry);
         if (done && has_ended(e.job.state)) keep_inline(e);
         return done;
@@ -768,6 +785,7 @@ class NatsQueue : public JobQueue {
         applied_ = 0;
       }
       created_ = state.created;
+      if (now != reconnects_) back_at_ = base::real_clock().now();
       reconnects_ = now;
       tip = state.last_sequence;
     }
@@ -796,7 +814,8 @@ class NatsQueue : public JobQueue {
     const std::string rest = message.subject.size() > prefix.size() ? message.subject.substr(prefix.size()) : "";
     auto value = base::parse_json(message.data);
     if (value && rest.rfind("batch.", 0) == 0 && value->is_object() && value->contains("body")) {
-      MC_ASSIGN_OR_RETURN(auto text, get_body(value->value("body", ""), value->value("pieces", 0), deadline));
+      const json& body = (*value)["body"];
+      MC_ASSIGN_OR_RETURN(auto text, get_body(body.is_string() ? body.get<std::string>() : "", number_of(*value, "pieces", 0), deadline));
       if (text) value = base::parse_json(*text);
     }
     std::lock_guard lock(mutex_);
@@ -822,7 +841,7 @@ class NatsQueue : public JobQueue {
         records_.compiler_at = std::max(records_.compiler_at, at->get<double>());
     } else if (rest == "schema" && value->is_object()) {
       if (auto schema = value->find("schema"); schema != value->end() && schema->is_number_integer())
-        records_.schema = schema->get<int>();
+        records_.schema = number_of(*value, "schema", kSchemaVersion + 1);
     }
     return ok();
   }
@@ -836,9 +855,8 @@ class NatsQueue : public JobQueue {
     }
     if (row.contains("gone")) {
       records_.remove(id->get<std::string>());
-      const auto batch = row.find("b");
       records_.gone[id->get<std::string>()] =
-          batch != row.end() && batch->is_number_unsigned() ? batch->get<std::uint64_t>() : 0;
+          sequence_of(row, "b");
       return;
     }
     auto entry = from_record(row);
@@ -1106,6 +1124,7 @@ class NatsQueue : public JobQueue {
 
   std::timed_mutex submit_mutex_, sync_mutex_;
   std::atomic<bool> lost_race_{false};
+  std::atomic<double> back_at_{-1e9};  // when the server was there again, monotonic
   std::uint64_t reconnects_ = 0;  // guarded by sync_mutex_
   std::int64_t created_ = 0;      // of the stream; guarded by sync_mutex_
 
