@@ -69,6 +69,14 @@ bool fault(Job& job, Outcome outcome, double now, const RetryPolicy& policy) {
   return true;
 }
 
+// A whole number within [low, high]; anything else counts as absent: converting a large double would be undefined.
+std::int64_t whole_of(const json& value, const char* key, std::int64_t otherwise, std::int64_t low, std::int64_t high) {
+  auto it = value.find(key);
+  if (it == value.end() || !it->is_number_integer()) return otherwise;
+  const auto number = it->get<std::int64_t>();
+  return number >= low && number <= high ? number : otherwise;
+}
+
 std::string text_of(const json& value, const char* key) {
   auto it = value.find(key);
   return it != value.end() && it->is_string() ? it->get<std::string>() : "";
@@ -238,14 +246,13 @@ Result<JobSpec> spec_from_text(const std::string& text) {
   spec.owner = text_of(value, "owner");
   spec.idempotency_key = text_of(value, "idempotency_key");
   spec.extra = text_of(value, "extra");
-  try {
-    spec.seed = value.value("seed", std::uint64_t{0});
-    spec.round = value.value("round", 1);
-    spec.priority = value.value("priority", 0);
-    spec.deadline_at = value.value("deadline_at", 0.0);
-  } catch (const json::exception& error) {
-    return fail(Code::kInvalidArgument, "a job's record has a value of the wrong type: {}", error.what());
-  }
+  for (const char* key : {"seed", "round", "priority", "deadline_at"})
+    if (auto it = value.find(key); it != value.end() && !it->is_number())
+      return fail(Code::kInvalidArgument, "a job's record has a value of the wrong type: {}", key);
+  spec.seed = static_cast<std::uint64_t>(whole_of(value, "seed", 0, 0, (1ll << 48) - 1));
+  spec.round = static_cast<int>(whole_of(value, "round", 1, 1, 1 << 20));
+  spec.priority = static_cast<int>(whole_of(value, "priority", 0, -1000, 1000));
+  spec.deadline_at = value.value("deadline_at", 0.0);
   if (spec.policy.empty()) spec.policy = "strict";
   if (spec.extra.empty()) spec.extra = "{}";
   return spec;

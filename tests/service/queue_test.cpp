@@ -554,6 +554,10 @@ TEST(JobRules, TextsComeBackWhole) {
   EXPECT_EQ(spec_from_text(spec_to_text(spec))->candidate, spec.candidate);
   for (const char* text : {"", "[]", "{", R"({"seed":"x"})", R"({"round":1e99,"seed":-1})"})
     (void)spec_from_text(text);
+  const auto odd = spec_from_text(R"({"priority":1e300,"round":-1e300,"seed":18446744073709551615})");
+  EXPECT_EQ(odd->priority, 0) << "what no int can hold is no priority";
+  EXPECT_EQ(odd->round, 1);
+  EXPECT_EQ(odd->seed, 0u);
   EXPECT_FALSE(outcome_from_text("{}").has_value());
   Outcome outcome{.status = "ok", .reward = 0.5, .verdict = "{}"};
   EXPECT_EQ(outcome_from_text(outcome_to_text(outcome))->reward, 0.5);
