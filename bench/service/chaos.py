@@ -263,11 +263,11 @@ def run(options, folder, own_disk, report):
     try:
         ids = cluster.submit(jobs)
         storm_end = time.monotonic() + options.storm
-        fill_at = time.monotonic() + options.storm * 0.4 if own_disk and options.fill else None
-        while time.monotonic() < storm_end and cluster.ended() < len(jobs):
+        fill = own_disk and options.fill
+        while time.monotonic() < storm_end and (ended := cluster.ended()) < len(jobs):
             time.sleep(chance.uniform(*options.pause))
-            if fill_at and time.monotonic() > fill_at:
-                fill_at = None
+            if fill and ended > len(jobs) * 0.3:
+                fill = False
                 print("# the disk is full", file=sys.stderr)
                 filler(folder, options.fill)
                 report["disk_full_s"] = options.fill
