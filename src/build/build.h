@@ -18,6 +18,8 @@
 
 namespace musacoder::build {
 
+class ArtifactStore;
+
 // What torch.utils.cpp_extension.load_inline / load was asked for (docs/protocols.md §3).
 struct Extension {
   std::string name;
@@ -51,6 +53,7 @@ struct BuildOptions {
   double full_timeout_s = 400;  // one compiler run with full headers
   bool allow_full_headers = true;
   std::uint64_t memory_bytes = 8ull << 30;
+  std::shared_ptr<ArtifactStore> shared;  // of several machines (artifact_store.h); null: none
   int warm_after = 2;           // CUDA sources of one kind before warm compilers start (warm_compiler.h); 0: never
 };
 

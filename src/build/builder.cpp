@@ -79,7 +79,7 @@ struct Builder::Impl {
   }
 
   explicit Impl(BuildOptions o)
-      : options(with_absolute_paths(std::move(o))), cache(options.cache_dir), torch_names(torch_dir_of(options.python), options.cache_dir),
+      : options(with_absolute_paths(std::move(o))), cache(options.cache_dir, options.shared), torch_names(torch_dir_of(options.python), options.cache_dir),
         torch_dir(torch_dir_of(options.python)) {}
 
   std::string include(const char* name = "include") const { return options.runtime_dir + "/" + name; }
@@ -103,7 +103,8 @@ struct Builder::Impl {
     hash.field(slim_hash);
     hash.field(full_hash);
     hash.field(options.allow_full_headers ? torch_dir : "");
-    hash.field(options.runtime_dir);   // the artefact's library path
+    // The runtime's own folder is not part of it: the libraries that an artefact needs from there are loaded before it, and
+    // found by name.
     hash.field(e.name);
     for (const auto& unit : units.units) hash.field(unit.file), hash.field(unit.cuda ? "cuda" : "cpp"), hash.field(unit.text);
     for (const auto& [name, text] : units.headers) hash.field(name), hash.field(text);

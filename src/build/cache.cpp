@@ -84,11 +84,63 @@ void remove_older(const std::string& parent, const std::string& keep) {
   }
 }
 
-Cache::Cache(std::string dir) : dir_(std::move(dir)) { remove_stale(dir_ + "/build/tmp"); }
+Cache::Cache(std::string dir, std::shared_ptr<ArtifactStore> shared) : dir_(std::move(dir)), shared_(std::move(shared)) {
+  remove_stale(dir_ + "/build/tmp");
+}
 
 std::string Cache::entry(const std::string& key) const { return fmt::format("{}/build/{}/{}", dir_, key.substr(0, 2), key); }
 
 std::optional<BuildResult> Cache::load(const std::string& key) {
+  auto found = load_local(key);
+  if (!shared_) return found;
+  if (!found) {
+    fetch(key);
+    return load_local(key);
+  }
+  offer(key);
+  return found;
+}
+
+// From the shared store into this one.
+void Cache::fetch(const std::string& key) {
+  auto text = shared_->get(key);
+  if (!text) {
+    base::log_warning("artefact {} cannot be fetched: {}", key.substr(0, 12), text.error().message);
+    return;
+  }
+  if (!*text) return;
+  auto bundle = unpack_bundle(key, **text);
+  auto temp = base::TempDir::create_in(dir_ + "/build/tmp", "new");
+  if (!bundle || !temp || !base::write_file_atomic(temp->file("manifest.json"), bundle->manifest) ||
+      (!bundle->module.empty() && !base::write_file_atomic(temp->file("module.so"), bundle->module, 0644)))
+    return;
+  ::chmod(temp->path().c_str(), 0755);
+  const std::string folder = entry(key);
+  if (base::make_dirs(fs::path(folder).parent_path()) && ::rename(temp->path().c_str(), folder.c_str()) == 0)
+    temp->release();
+  std::lock_guard lock(mutex_);
+  offered_.insert(key);
+}
+
+void Cache::offer(const std::string& key) {
+  {
+    std::lock_guard lock(mutex_);
+    if (!offered_.insert(key).second) return;
+  }
+  auto there = shared_->has(key);
+  if (there && *there) return;
+  auto manifest = base::read_file(entry(key) + "/manifest.json", 16u << 20);
+  auto module = base::read_file(entry(key) + "/module.so", kMaxBundleBytes);
+  const Status done = !there      ? Status(tl::unexpected(there.error()))
+                      : !manifest ? Status(tl::unexpected(manifest.error()))
+                                  : shared_->put(key, pack_bundle({*manifest, module.value_or("")}));
+  if (done) return;
+  base::log_warning("artefact {} cannot be shared: {}", key.substr(0, 12), done.error().message);
+  std::lock_guard lock(mutex_);
+  offered_.erase(key);
+}
+
+std::optional<BuildResult> Cache::load_local(const std::string& key) {
   std::string folder = entry(key), manifest = folder + "/manifest.json", module = folder + "/module.so";
   if (!base::is_directory(folder)) return std::nullopt;
   auto read = [&]() -> Result<BuildResult> {
@@ -144,6 +196,7 @@ Status Cache::store(const std::string& key, BuildResult& result, const std::stri
     return fail(base::code_of_errno(error), "build cache: cannot place {}: {}", folder, std::strerror(error));
   }
   if (result.ok) result.artifact = folder + "/module.so";
+  if (shared_) offer(key);
   return ok();
 }
 

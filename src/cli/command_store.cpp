@@ -4,10 +4,13 @@
 #include <cstdio>
 #include <ctime>
 #include <limits>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "base/clock.h"
 #include "base/files.h"
+#include "base/paths.h"
+#include "base/subprocess.h"
 #include "base/terminal.h"
 #include "cli/commands.h"
 #include "store/store.h"
@@ -85,6 +88,38 @@ std::string csv_line(const store::StoredVerdict& row) {
   return line + csv_cell(v.cause) + "," + csv_cell(row.extra) + "\n";
 }
 
+// pyarrow of the project's Python writes it.
+Status export_parquet(store::Store& store, const StoreOptions& options) {
+  MC_ASSIGN_OR_RETURN(const std::string runtime, base::find_runtime_dir());
+  const std::string python = base::find_python(runtime), part = options.out + ".part", lines = options.out + ".part.jsonl";
+  std::size_t count = 0;
+  Status done = ok();
+  {
+    std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(lines.c_str(), "we"), &std::fclose);
+    if (!file) return fail(Code::kUnavailable, "cannot write {}", lines);
+    done = store.for_each(query_of(options, 0), [&](store::StoredVerdict row) -> Status {
+      ++count;
+      const std::string line = json_line(row);
+      if (std::fwrite(line.data(), 1, line.size(), file.get()) == line.size()) return ok();
+      return fail(Code::kResourceExhausted, "cannot write {}: is the disk full?", lines);
+    });
+    if (std::fflush(file.get()) != 0 && done) done = fail(Code::kResourceExhausted, "cannot write {}: is the disk full?", lines);
+  }
+  if (done) {
+    auto run = base::run({.argv = {python, "-I", runtime + "/python/verdicts_to_parquet.py", lines, part}, .timeout_s = 3600});
+    if (!run)
+      done = tl::unexpected(run.error());
+    else if (!run->exit.ok())
+      done = fail(run->exit.code == 4 ? Code::kNotFound : Code::kInternal, "no Parquet file was written: {}", run->err);
+    else if (std::rename(part.c_str(), options.out.c_str()) != 0)
+      done = fail(Code::kUnavailable, "cannot rename {} to {}", part, options.out);
+  }
+  std::remove(lines.c_str());
+  std::remove(part.c_str());
+  if (done) fmt::print(stderr, "{} verdicts in {}\n", count, options.out);
+  return done;
+}
+
 }  // namespace
 
 int run_store_query(const StoreOptions& options) {
@@ -109,6 +144,11 @@ int run_store_query(const StoreOptions& options) {
 int run_store_export(const StoreOptions& options) {
   auto store = open(options);
   if (!store) return refuse(store.error());
+  if (options.format == "parquet") {
+    if (options.out.empty()) return refuse({Code::kInvalidArgument, "--format parquet needs -o FILE"});
+    if (auto done = export_parquet(**store, options); !done) return refuse(done.error());
+    return 0;
+  }
   const std::string part = options.out + ".part";
   std::FILE* file = options.out.empty() ? stdout : std::fopen(part.c_str(), "we");
   if (!file) return refuse({Code::kUnavailable, fmt::format("cannot write {}", part)});

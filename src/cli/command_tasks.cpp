@@ -8,6 +8,7 @@
 #include "base/terminal.h"
 #include "cli/commands.h"
 #include "cli/judge_config.h"
+#include "cli/scratch.h"
 #include "task/task.h"
 
 namespace musacoder::cli {
@@ -56,6 +57,11 @@ int run_tasks_audit(const TasksOptions& options) {
   if (!tasks) return usage(tasks.error().message);
   auto config = judge_config(options.judge);
   if (!config) return usage(config.error().message);
+  auto scratch = own_scratch();
+  if (!scratch) {
+    fmt::print(stderr, "musacoder tasks: {}\n", scratch.error().message);
+    return 3;
+  }
   auto shared = judge::Shared::create(*config);
   if (!shared) {
     fmt::print(stderr, "musacoder tasks: {}\nTry `musacoder doctor`.\n", shared.error().message);

@@ -12,6 +12,7 @@
 #include "cli/commands.h"
 #include "cli/judge_config.h"
 #include "cli/report_terminal.h"
+#include "cli/scratch.h"
 #include "judge/feedback.h"
 #include "store/store.h"
 #include "task/task.h"
@@ -64,6 +65,12 @@ int verify_batch(const VerifyOptions& options, judge::JudgeConfig config) {
 int run_verify(const VerifyOptions& options) {
   auto config = judge_config(options.judge);
   if (!config) return usage(config.error().message);
+  // Also removes what a killed one left.
+  auto scratch = own_scratch();
+  if (!scratch) {
+    fmt::print(stderr, "musacoder verify: {}\n", scratch.error().message);
+    return 3;
+  }
   if (!options.batch.empty()) return verify_batch(options, std::move(*config));
 
   // With --id (or --tasks and one positional) the task comes from the set and the only positional is the candidate.

@@ -11,6 +11,7 @@
 #include "cli/judge_config.h"
 #include "cli/scratch.h"
 #include "cli/stop_signal.h"
+#include "service/artifacts.h"
 #include "service/http_source.h"
 #include "service/log.h"
 #include "service/worker.h"
@@ -30,6 +31,12 @@ Result<std::string> token_of(const WorkerOptions& options) {
   return text.substr(0, text.find_first_of("\r\n"));
 }
 
+// Without a password.
+std::string shown(const std::string& queue) {
+  const auto at = queue.rfind('@'), scheme = queue.find("://");
+  return at == std::string::npos || scheme == std::string::npos ? queue : queue.substr(0, scheme + 3) + queue.substr(at + 1);
+}
+
 int refuse(const Error& error) {
   fmt::print(stderr, "musacoder worker: {}\n", error.message);
   return error.code == Code::kInvalidArgument || error.code == Code::kNotFound ? 2 : 3;
@@ -44,17 +51,31 @@ int run_worker(const WorkerOptions& options) {
   if (!judge) return refuse(judge.error());
   std::unique_ptr<service::WorkSource> source;
   std::unique_ptr<service::JobQueue> queue;
-  if (options.queue.rfind("http", 0) == 0) {
+  const auto role = service::role_from_name(options.role);
+  if (!role) return refuse({Code::kInvalidArgument, "the role is both, compile or execute"});
+  const bool by_http = options.queue.rfind("http", 0) == 0;
+  service::HttpSourceConfig http{.url = options.queue, .ca_file = options.ca_file};
+  if (by_http || options.artifacts.rfind("http", 0) == 0) {
     auto token = token_of(options);
     if (!token) return refuse(token.error());
-    auto made =
-        service::make_http_source({.url = options.queue, .token = *token, .ca_file = options.ca_file});
+    http.token = *token;
+  }
+  std::string artifacts = options.artifacts;
+  if (artifacts.empty() && *role != service::WorkerRole::kBoth && options.queue.rfind("sqlite:", 0) != 0)
+    artifacts = options.queue;
+  if (!artifacts.empty()) {
+    auto store = service::open_artifact_store(artifacts, http);
+    if (!store) return refuse(store.error());
+    judge->artifacts = std::move(*store);
+  }
+  if (by_http) {
+    auto made = service::make_http_source(http);
     if (!made) return refuse(made.error());
     source = std::move(*made);
   } else {
     if (options.queue == "memory")
       return refuse({Code::kInvalidArgument,
-                     "a memory queue lives in its server; give sqlite:PATH or http://HOST:PORT"});
+                     "a memory queue lives in its server; give sqlite:PATH, nats://HOST:PORT or http://HOST:PORT"});
     auto opened = service::open_queue(options.queue, {});
     if (!opened) return refuse(opened.error());
     queue = std::move(*opened);
@@ -68,9 +89,10 @@ int run_worker(const WorkerOptions& options) {
       options.lanes > 0 ? options.lanes : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   service::WorkerPool pool(
       source ? *source : *queue, [&](int lane) { return executors.make(lane); },
-      {.lanes = lanes, .visibility_s = options.visibility_s, .name_prefix = options.name});
+      {.lanes = lanes, .visibility_s = options.visibility_s, .name_prefix = options.name, .role = *role});
   pool.start();
-  fmt::print("working for {} with {} lanes\n", options.queue, lanes);
+  fmt::print("working for {} with {} lanes{}\n", shown(options.queue), lanes,
+             *role == service::WorkerRole::kBoth ? "" : fmt::format(", role {}", options.role));
   std::fflush(stdout);
   stop.wait();
   log_event(LogLevel::kInfo, "draining", {{"seconds", options.drain_s}});

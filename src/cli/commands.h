@@ -104,6 +104,7 @@ struct ServeOptions {
   double drain_s = 60;              // for running jobs to end at shutdown
   double keep_days = 30;            // ended jobs in the queue's file
   double visibility_s = 30;
+  std::string artifacts;            // folder that /v1/artifacts keeps builds in; empty: below the cache
   int max_faults = 3, max_deaths = 3;   // tries that end in infra, workers that die, before a job ends as failed
   JudgeOptions judge;
 };
@@ -111,7 +112,9 @@ int run_serve(const ServeOptions& options);
 
 // Lanes in a process of their own, on this machine or another.
 struct WorkerOptions {
-  std::string queue;                // sqlite:PATH, http://HOST:PORT or https://HOST:PORT
+  std::string queue;                // sqlite:PATH, nats://HOST:PORT[/PREFIX], http://HOST:PORT or https://HOST:PORT
+  std::string role = "both";        // "compile": builds, runs nothing; "execute": leaves builds to those
+  std::string artifacts;            // where builds are shared: dir:PATH, nats://…, http://…; empty: see run_worker()
   std::string token_file;           // its first line; else $MUSACODER_TOKEN
   std::string ca_file;              // PEM, for https
   std::string name;                 // empty: host and process
@@ -119,6 +122,8 @@ struct WorkerOptions {
   double drain_s = 60, visibility_s = 30;
   JudgeOptions judge;
 };
+// Builds are shared through `artifacts`; without it through the queue's NATS server or service, and on one machine
+// through the cache folder.
 int run_worker(const WorkerOptions& options);
 
 // Verdict stores: what `verify --store` and `serve --store` write.
@@ -129,7 +134,7 @@ struct StoreOptions {
   std::size_t limit = 50;           // query; 0: all
   bool infra_only = false;          // prune
   bool json = false;
-  std::string format = "jsonl";     // or "csv"
+  std::string format = "jsonl";     // or "csv", "parquet"
   std::string out;                  // export: file, empty stdout; backup: file
 };
 int run_store_query(const StoreOptions& options);

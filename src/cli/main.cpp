@@ -168,6 +168,7 @@ int main(int argc, char** argv) {
   serve_app->add_option("--body-timeout", serve.body_s, "seconds for a body to arrive")->capture_default_str();
   serve_app->add_option("--drain", serve.drain_s, "seconds for running jobs to end at shutdown")->capture_default_str();
   serve_app->add_option("--keep-days", serve.keep_days, "days that ended jobs stay in the queue; 0: for ever")->capture_default_str();
+  serve_app->add_option("--artifacts", serve.artifacts, "folder for the builds that workers share; else below the cache");
   serve_app->add_option("--visibility", serve.visibility_s, "seconds without a sign of life after which a lane's job goes to another")
       ->capture_default_str()
       ->check(CLI::Range(1.0, 600.0));
@@ -189,7 +190,12 @@ int main(int argc, char** argv) {
 
   WorkerOptions worker;
   auto* worker_app = app.add_subcommand("worker", "lanes for a service, in a process of their own");
-  worker_app->add_option("--queue", worker.queue, "sqlite:PATH, http://HOST:PORT or https://HOST:PORT")->required();
+  worker_app->add_option("--queue", worker.queue, "sqlite:PATH, nats://HOST:PORT[/PREFIX], http://HOST:PORT or https://HOST:PORT")->required();
+  worker_app->add_option("--role", worker.role, "compile: build only, for workers that execute; execute: leave building to those; both")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"compile", "execute", "both"}));
+  worker_app->add_option("--artifacts", worker.artifacts,
+                         "where workers share what they built: dir:PATH, nats://…, http://…; else the queue's server, or the cache folder");
   worker_app->add_option("--token-file", worker.token_file, "file with the worker's token; else $MUSACODER_TOKEN");
   worker_app->add_option("--tls-ca", worker.ca_file, "certificates that https is checked with, PEM; else the system's");
   worker_app->add_option("--name", worker.name, "name in logs and on the dashboard");
@@ -199,7 +205,8 @@ int main(int argc, char** argv) {
       ->capture_default_str()
       ->check(CLI::Range(1.0, 600.0));
   add_judge_options(worker_app, worker.judge);
-  worker_app->footer("Examples:\n  musacoder worker --queue sqlite:musacoder-queue.db\n  MUSACODER_TOKEN=... musacoder worker --queue https://verifier:8811 --lanes 4");
+  worker_app->footer("Examples:\n  musacoder worker --queue sqlite:musacoder-queue.db\n  MUSACODER_TOKEN=... musacoder worker --queue https://verifier:8811 --lanes 4\n"
+                     "  musacoder worker --queue nats://queue:4222 --role compile --lanes 0");
   worker_app->callback([&] { code = run_worker(worker); });
 
   StoreOptions store;
@@ -219,9 +226,11 @@ int main(int argc, char** argv) {
   query_app->add_flag("--json", store.json, "one JSON line a verdict");
   query_app->footer("Example:\n  musacoder store query verdicts.db --class cheating --days 1");
   query_app->callback([&] { code = run_store_query(store); });
-  auto* export_app = store_app->add_subcommand("export", "write verdicts as JSONL or CSV");
+  auto* export_app = store_app->add_subcommand("export", "write verdicts as JSONL, CSV or Parquet");
   add_filters(export_app);
-  export_app->add_option("--format", store.format, "jsonl (what metrics and report read) or csv")->capture_default_str()->check(CLI::IsMember({"jsonl", "csv"}));
+  export_app->add_option("--format", store.format, "jsonl (what metrics and report read), csv, or parquet (needs pyarrow and -o)")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"jsonl", "csv", "parquet"}));
   export_app->add_option("-o,--out", store.out, "file; else stdout");
   export_app->footer("Example:\n  musacoder store export verdicts.db --format csv -o verdicts.csv");
   export_app->callback([&] { code = run_store_export(store); });

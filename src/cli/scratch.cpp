@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
+#include <ctime>
 #include <initializer_list>
 #include <string>
 #include <vector>
@@ -18,6 +19,7 @@ namespace {
 // Short: sockets below it have paths of at most 107 bytes.
 constexpr const char* kPrefix = "mc-lanes";
 constexpr const char* kOwner = "owner";
+constexpr double kNamelessS = 60;
 
 void remove_left_over(const std::string& parent) {
   DIR* dir = opendir(parent.c_str());
@@ -30,9 +32,11 @@ void remove_left_over(const std::string& parent) {
     struct stat info{};
     if (lstat(path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid()) continue;
     auto owner = base::read_file(path + "/" + kOwner, 1024);
-    if (!owner || !service::worker_is_gone(*owner)) continue;
+    // Without an owner it was made a moment ago, or by one that was killed just then.
+    const bool left = owner ? service::worker_is_gone(*owner) : std::difftime(std::time(nullptr), info.st_mtime) > kNamelessS;
+    if (!left) continue;
     if (base::remove_tree(path))
-      service::log_event(base::LogLevel::kInfo, "left_over_removed", {{"path", path}, {"owner", *owner}});
+      service::log_event(base::LogLevel::kInfo, "left_over_removed", {{"path", path}, {"owner", owner.value_or("")}});
   }
 }
 

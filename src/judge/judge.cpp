@@ -31,6 +31,9 @@
 namespace musacoder::judge {
 namespace {
 
+constexpr std::uint64_t kDiskRoom = 8u << 20;  // below it a candidate's failure may be the disk's
+constexpr const char* kNoRoom = "No space left on device";
+
 using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 
@@ -178,6 +181,7 @@ class Run {
   void attempt();   // one run at the present size
   void reset();     // forget a run, keep what the extraction found
   bool start();
+  void stop();
   bool load();
   bool construct();
   bool trials();
@@ -192,6 +196,7 @@ class Run {
   bool failed(const RunnerReply& reply, const std::string& step);
   bool device_fault();
   bool lost_device(const Error& error, const std::string& step);
+  bool disk_full();
   Result<device::WindowReport> collect_outside();
   void note_reply(const RunnerReply& reply);
   build::BuildResult build(const build::Extension& extension);
@@ -253,9 +258,14 @@ void Run::execute() {
   verdict_.gpu = lane_.device->gpu();
   verdict_.policy = policy_;
   verdict_.environment = lane_.shared->environment;
-  if (extract() && open_task({}, config_.work_budget)) {
+  if (request_.compile_only) {
+    if (extract() && open_task({}, config_.work_budget) && start() && load() && construct()) finish("ok", "");
+    stop();
+  } else if (extract() && open_task({}, config_.work_budget)) {
     attempt();
     if (!cancelled() && retry_on_device()) attempt();
+    // The disk may have been full for a moment. A candidate that says so by itself says so again.
+    if (!cancelled() && verdict_.exception_message.find(kNoRoom) != std::string::npos) attempt();
     if (!cancelled() && retry_with_pinned_sizes()) attempt();
     look_along_axes();
   }
@@ -294,7 +304,7 @@ bool Run::open_task(const std::map<std::string, std::int64_t>& pins, double work
   for (const auto& change : task.value("scaling", json::array()))
     verdict_.scaling.push_back({text_of(change, "name"), change.value("line", 0), as_text(change.value("from", json())),
                                 as_text(change.value("to", json())), text_of(change, "how", "auto")});
-  if (!config_.audit || !pins.empty()) return true;
+  if (!config_.audit || !pins.empty() || request_.compile_only) return true;
   auto audit = tasks().audit(*task_);
   if (!audit) return ended(audit.error());
   const std::string status = text_of(*audit, "status", "ok");
@@ -346,13 +356,7 @@ void Run::attempt() {
       if (verdict_.status == "ok") time();
     }
   }
-  exchange_.reset();
-  {
-    StageTimer timer(verdict_, "stop");
-    if (runner_) runner_->stop();
-    runner_.reset();
-    session_.reset();
-  }
+  stop();
   const std::string kind = status_class(verdict_.status);
   if (failed_build_.empty() && verdict_.levels[0].state == LevelState::kNotRun && kind != "compile_error" && kind != "infra")
     built();
@@ -364,6 +368,14 @@ void Run::attempt() {
     set_level(verdict_, 0, false, failed_build_cause_);
     finish(failed_build_, failed_build_cause_);
   }
+}
+
+void Run::stop() {
+  exchange_.reset();
+  StageTimer timer(verdict_, "stop");
+  if (runner_) runner_->stop();
+  runner_.reset();
+  session_.reset();
 }
 
 bool Run::start() {
@@ -475,6 +487,13 @@ bool Run::lost_device(const Error& error, const std::string& step) {
   return infra("device", error);
 }
 
+// Whether the candidate had no room to write: somebody else filled the disk, its own quota is smaller.
+bool Run::disk_full() {
+  if (base::free_bytes(lane_.scratch_root.path()) >= kDiskRoom) return false;
+  finish("infra:disk", fmt::format("the disk of {} was full while the candidate ran", lane_.scratch_root.path()));
+  return true;
+}
+
 // A reply that is not the one asked for ends the run: says why in the verdict. Always false.
 bool Run::failed(const RunnerReply& reply, const std::string& step) {
   note_reply(reply);
@@ -504,6 +523,10 @@ bool Run::failed(const RunnerReply& reply, const std::string& step) {
       return finish("cheating:disallowed_aten",
                     fmt::format("{} calls torch operators instead of own kernels: {}", step, count_names(reply.refused)));
     }
+    if (disk_full()) return false;
+    const bool import = exception.type == "ImportError" || exception.type == "ModuleNotFoundError";
+    if (auto changed = lane_.shared->installation.changed(import))
+      return finish("infra:installation", fmt::format("{} raised {}, and {}; start this process again", step, exception.type, *changed));
     const std::string where = exception.line > 0 ? fmt::format(" (line {})", exception.line) : "";
     const std::string cause =
         fmt::format("{} raised {}: {}{}", step, exception.type, exception.message.substr(0, 400), where);
@@ -525,6 +548,7 @@ bool Run::failed(const RunnerReply& reply, const std::string& step) {
     set_level(verdict_, 1, false, cause);
     return finish("runtime_error:timeout", cause);
   }
+  if (reply.kind != ReplyKind::kMalformed && disk_full()) return false;
   const RunnerExit exit = runner_->wait_then_stop(2);
   if (reply.kind == ReplyKind::kMalformed) {
     const std::string cause = fmt::format("{} answered outside the protocol: {}", step, reply.detail);
@@ -969,7 +993,8 @@ Result<std::shared_ptr<Shared>> Shared::create(const JudgeConfig& config) {
   shared->builder = std::make_unique<build::Builder>(build::BuildOptions{.runtime_dir = config.runtime_dir,
                                                                          .cache_dir = config.cache_dir,
                                                                          .python = config.python,
-                                                                         .gpu_arch = device->architecture()});
+                                                                         .gpu_arch = device->architecture(),
+                                                                         .shared = config.artifacts});
   shared->extractor = std::make_unique<candidate::Extractor>(
       candidate::ExtractOptions{.python = config.python, .runtime_dir = config.runtime_dir});
   ZygoteOptions zygote{.runtime_dir = config.runtime_dir, .python = config.python};
@@ -980,6 +1005,7 @@ Result<std::shared_ptr<Shared>> Shared::create(const JudgeConfig& config) {
   if (device->capabilities().real_hardware) {
     MC_ASSIGN_OR_RETURN(shared->lane, TaskLane::start(config));
   }
+  shared->installation = Installation::of(config.python);
   shared->environment = {{"musacoder", MUSACODER_VERSION},
                          {"python", shared->zygote->python_version()},
                          {"torch", shared->zygote->torch_version()}};

@@ -19,6 +19,7 @@
 
 #include "base/status.h"
 #include "build/build.h"
+#include "judge/installation.h"
 #include "judge/verdict.h"
 
 namespace musacoder::candidate {
@@ -31,6 +32,7 @@ class TaskLane;
 class ZygoteClient;
 
 struct JudgeConfig {
+  std::shared_ptr<build::ArtifactStore> artifacts;  // shared by machines (build/artifact_store.h); null: none
   std::string runtime_dir, python, cache_dir;
   std::string backend = "vgpu", gpu = "h200";
   std::string policy = "strict";                // or "report"
@@ -66,6 +68,7 @@ struct JudgeRequest {
   std::string answer_name;                      // file name, for its suffix; may be empty
   std::string policy;                           // of this candidate; empty: JudgeConfig::policy
   std::uint64_t seed = 0;                       // of the inputs; 0: the lane's
+  bool compile_only = false;                    // up to the last build that loading and constructing make; status "ok" or why not
   std::function<bool()> cancelled;              // asked between trials and at each wait; true ends in infra:cancelled
 };
 
@@ -82,6 +85,7 @@ struct Shared {
   std::unique_ptr<ZygoteClient> zygote;
   std::shared_ptr<TaskLane> lane;                  // real hardware only: one GPU, one lane
   std::map<std::string, std::string> environment;  // versions, for the verdict
+  Installation installation;                       // as it was when the zygote imported torch
 };
 
 class Judge {

@@ -144,6 +144,8 @@ constexpr auto kTable = std::to_array<StatusInfo>({
     {"infra:ledger", "Ledger incomplete", "What ran on the GPU could not be recorded, so that legality cannot be decided.", "Run it again; `musacoder doctor`."},
     {"infra:disk", "Disk full", "There was no room for files.", "Free disk space in the cache and temporary folders; then run it again."},
     {"infra:reference_runner", "Reference runner failed", "The process that computes the expected outputs failed.", "Run it again; `musacoder doctor`."},
+    {"infra:installation", "Installation changed", "torch, numpy or another Python package was removed or replaced while this process ran, and the candidate's import failed.",
+     "Repair the Python environment (scripts/setup), then start the process again."},
     {"infra:cancelled", "Cancelled", "The job was cancelled before there was a verdict.", "Submit it again if the verdict is wanted."},
     {"infra:deadline", "Deadline passed", "The job's deadline passed before there was a verdict.", "Submit it with a later deadline, or add lanes."},
     {"infra:poison", "Workers died", "Every worker that took this job died under it.", "Look at the workers' logs; `musacoder doctor` on their machines."},

@@ -28,11 +28,19 @@ namespace http = beast::http;
 using nlohmann::json;
 
 constexpr auto kTuple = net::as_tuple(net::use_awaitable);
-constexpr std::size_t kMaxReplyBytes = 64u << 20;
+constexpr std::size_t kMaxReplyBytes = build::kMaxBundleBytes;
+constexpr const char* kJson = "application/json";
+constexpr const char* kBytes = "application/octet-stream";
 
 struct HttpReply {
   int status = 0;
   std::string body;
+};
+
+struct Ask {
+  http::verb verb = http::verb::post;
+  std::string path, body;
+  const char* type = kJson;
 };
 
 // One kept connection; one thread at a time.
@@ -40,13 +48,11 @@ class Connection {
  public:
   Connection(const Url& url, net::ssl::context* tls) : url_(url), tls_(tls) {}
 
-  Result<HttpReply> post(const std::string& path, const std::string& body, const std::string& token,
-                         double timeout_s) {
+  Result<HttpReply> send(const Ask& ask, const std::string& token, double timeout_s) {
     // A kept connection may have been closed meanwhile: then once more on a new one.
     const bool kept = open();
-    auto reply = exchange(path, body, token, timeout_s);
-    if (!reply && kept && reply.error().code == Code::kUnavailable)
-      reply = exchange(path, body, token, timeout_s);
+    auto reply = exchange(ask, token, timeout_s);
+    if (!reply && kept && reply.error().code == Code::kUnavailable) reply = exchange(ask, token, timeout_s);
     return reply;
   }
 
@@ -56,12 +62,11 @@ class Connection {
 
   bool open() const { return !std::holds_alternative<std::monostate>(stream_); }
 
-  Result<HttpReply> exchange(const std::string& path, const std::string& body, const std::string& token,
-                             double timeout_s) {
+  Result<HttpReply> exchange(const Ask& ask, const std::string& token, double timeout_s) {
     Result<HttpReply> result = fail(Code::kUnavailable, "no reply");
     io_.restart();
     net::co_spawn(
-        io_, [&]() -> net::awaitable<void> { result = co_await talk(path, body, token, timeout_s); },
+        io_, [&]() -> net::awaitable<void> { result = co_await talk(ask, token, timeout_s); },
         net::detached);
     io_.run();
     if (!result) {
@@ -71,8 +76,7 @@ class Connection {
     return result;
   }
 
-  net::awaitable<Result<HttpReply>> talk(std::string path, std::string body, std::string token,
-                                         double timeout_s) {
+  net::awaitable<Result<HttpReply>> talk(Ask ask, std::string token, double timeout_s) {
     const auto limit = std::chrono::duration_cast<std::chrono::steady_clock::duration>(
         std::chrono::duration<double>(timeout_s));
     auto broken = [&](const char* doing, const boost::system::error_code& error) -> Result<HttpReply> {
@@ -100,14 +104,14 @@ class Connection {
         stream_.emplace<Plain>(std::move(plain));
       }
     }
-    http::request<http::string_body> request(http::verb::post, path, 11);
+    http::request<http::string_body> request(ask.verb, ask.path, 11);
     request.set(
         http::field::host,
         (url_.host.find(':') == std::string::npos ? url_.host : "[" + url_.host + "]") + ":" + url_.port);
     request.set(http::field::user_agent, "musacoder-worker");
-    request.set(http::field::content_type, "application/json");
+    request.set(http::field::content_type, ask.type);
     if (!token.empty()) request.set(http::field::authorization, "Bearer " + token);
-    request.body() = std::move(body);
+    request.body() = std::move(ask.body);
     request.prepare_payload();
     http::response_parser<http::string_body> parser;
     parser.body_limit(kMaxReplyBytes);
@@ -143,9 +147,10 @@ class Connection {
   beast::flat_buffer buffer_;
 };
 
-class HttpSource : public WorkSource {
+// Connections to one service; any thread.
+class HttpClient {
  public:
-  HttpSource(const HttpSourceConfig& config, const Url& url) : config_(config), url_(url) {}
+  HttpClient(const HttpSourceConfig& config, const Url& url) : config_(config), url_(url) {}
 
   Status prepare() {
     if (!url_.tls) return ok();
@@ -162,12 +167,55 @@ class HttpSource : public WorkSource {
     return ok();
   }
 
+  Result<HttpReply> send(const Ask& ask, double extra_s = 0) {
+    std::unique_ptr<Connection> connection;
+    {
+      std::lock_guard lock(mutex_);
+      if (!idle_.empty()) {
+        connection = std::move(idle_.back());
+        idle_.pop_back();
+      }
+    }
+    if (!connection) connection = std::make_unique<Connection>(url_, tls_.get());
+    auto reply = connection->send(ask, config_.token, config_.timeout_s + extra_s);
+    std::lock_guard lock(mutex_);
+    idle_.push_back(std::move(connection));
+    return reply;
+  }
+
+  // What a reply that is not the one hoped for means.
+  static Error refused(const std::string& path, const HttpReply& reply) {
+    std::string message = fmt::format("{} answered {}", path, reply.status);
+    if (auto parsed = base::parse_json(reply.body);
+        parsed && parsed->is_object() && parsed->contains("error") && (*parsed)["error"].is_object())
+      message += ": " + (*parsed)["error"].value("message", std::string());
+    const Code code = reply.status == 409 ? Code::kNotFound
+                      : reply.status == 429 || reply.status >= 500 || reply.status == 408
+                          ? Code::kUnavailable
+                          : Code::kInvalidArgument;
+    return {code, message};
+  }
+
+ private:
+  const HttpSourceConfig config_;
+  const Url url_;
+  std::unique_ptr<net::ssl::context> tls_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Connection>> idle_;
+};
+
+class HttpSource : public WorkSource {
+ public:
+  HttpSource(const HttpSourceConfig& config, const Url& url) : client_(config, url) {}
+  Status prepare() { return client_.prepare(); }
+
   Result<std::optional<Lease>> lease(const LeaseRequest& request, double wait_s) override {
     auto reply = call("/v1/lease",
                       {{"worker", request.worker},
                        {"wait_s", wait_s},
                        {"visibility_s", request.visibility_s},
-                       {"prefer", request.prefer}},
+                       {"prefer", request.prefer},
+                       {"role", role_name(request.role)}},
                       wait_s);
     if (!reply) return tl::unexpected(reply.error());
     if (reply->is_null()) return std::optional<Lease>();
@@ -216,42 +264,55 @@ class HttpSource : public WorkSource {
     return reply->value("accepted", false);
   }
 
+  Result<bool> compiled(const std::string& lease) override {
+    auto reply = call("/v1/release", {{"lease", lease}, {"compiled", true}}, 0);
+    if (!reply) return tl::unexpected(reply.error());
+    return reply->value("accepted", false);
+  }
+
  private:
   // The reply's JSON; null for 204.
   Result<json> call(const std::string& path, const json& body, double extra_s) {
-    std::unique_ptr<Connection> connection;
-    {
-      std::lock_guard lock(mutex_);
-      if (!idle_.empty()) {
-        connection = std::move(idle_.back());
-        idle_.pop_back();
-      }
-    }
-    if (!connection) connection = std::make_unique<Connection>(url_, tls_.get());
-    auto reply = connection->post(path, dump_json(body), config_.token, config_.timeout_s + extra_s);
-    {
-      std::lock_guard lock(mutex_);
-      idle_.push_back(std::move(connection));
-    }
+    auto reply = client_.send({.path = path, .body = dump_json(body)}, extra_s);
     if (!reply) return tl::unexpected(reply.error());
     if (reply->status == 204) return json();
     auto parsed = base::parse_json(reply->body);
     if (reply->status == 200 && parsed && parsed->is_object()) return std::move(*parsed);
-    std::string message = fmt::format("{} answered {}", path, reply->status);
-    if (parsed && parsed->is_object() && parsed->contains("error") && (*parsed)["error"].is_object())
-      message += ": " + (*parsed)["error"].value("message", std::string());
-    const Code code = reply->status == 409 ? Code::kNotFound
-                      : reply->status == 429 || reply->status >= 500 || reply->status == 408
-                          ? Code::kUnavailable
-                          : Code::kInvalidArgument;
-    return tl::unexpected(Error{code, message});
+    return tl::unexpected(HttpClient::refused(path, *reply));
   }
 
-  const HttpSourceConfig config_;
-  const Url url_;
-  std::unique_ptr<net::ssl::context> tls_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Connection>> idle_;
+  HttpClient client_;
+};
+
+class HttpArtifacts : public build::ArtifactStore {
+ public:
+  HttpArtifacts(const HttpSourceConfig& config, const Url& url) : client_(config, url) {}
+  Status prepare() { return client_.prepare(); }
+
+  Result<bool> has(const std::string& key) override {
+    MC_ASSIGN_OR_RETURN(const HttpReply reply, client_.send({.verb = http::verb::get, .path = path(key) + "?check=1"}));
+    if (reply.status == 204) return true;
+    if (reply.status == 404) return false;
+    return tl::unexpected(HttpClient::refused(path(key), reply));
+  }
+  Result<std::optional<std::string>> get(const std::string& key) override {
+    MC_ASSIGN_OR_RETURN(HttpReply reply, client_.send({.verb = http::verb::get, .path = path(key)}));
+    if (reply.status == 404) return std::optional<std::string>();
+    if (reply.status != 200) return tl::unexpected(HttpClient::refused(path(key), reply));
+    MC_RETURN_IF_ERROR(build::check_bundle(key, reply.body));
+    return std::optional<std::string>(std::move(reply.body));
+  }
+  Status put(const std::string& key, const std::string& bundle) override {
+    MC_RETURN_IF_ERROR(build::check_bundle(key, bundle));
+    MC_ASSIGN_OR_RETURN(const HttpReply reply,
+                        client_.send({.verb = http::verb::put, .path = path(key), .body = bundle, .type = kBytes}));
+    if (reply.status != 200) return tl::unexpected(HttpClient::refused(path(key), reply));
+    return ok();
+  }
+
+ private:
+  static std::string path(const std::string& key) { return "/v1/artifacts/" + key; }
+  HttpClient client_;
 };
 
 }  // namespace
@@ -285,6 +346,13 @@ Result<std::unique_ptr<WorkSource>> make_http_source(const HttpSourceConfig& con
   auto source = std::make_unique<HttpSource>(config, url);
   MC_RETURN_IF_ERROR(source->prepare());
   return std::unique_ptr<WorkSource>(std::move(source));
+}
+
+Result<std::unique_ptr<build::ArtifactStore>> make_http_artifact_store(const HttpSourceConfig& config) {
+  MC_ASSIGN_OR_RETURN(const Url url, parse_url(config.url));
+  auto store = std::make_unique<HttpArtifacts>(config, url);
+  MC_RETURN_IF_ERROR(store->prepare());
+  return std::unique_ptr<build::ArtifactStore>(std::move(store));
 }
 
 }  // namespace musacoder::service

@@ -1,5 +1,5 @@
 // A service's queue over HTTP, for workers on other machines (routes /v1/lease, /v1/heartbeat, /v1/complete,
-// /v1/release).
+// /v1/release), and its store of artefacts (/v1/artifacts/KEY).
 //
 //   MC_ASSIGN_OR_RETURN(auto source, make_http_source({.url = "https://verifier:8811", .token = token}));
 //   WorkerPool pool(*source, factory, {.lanes = 1});
@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "build/artifact_store.h"
 #include "service/queue.h"
 
 namespace musacoder::service {
@@ -30,5 +31,6 @@ struct Url {
 Result<Url> parse_url(const std::string& text);
 
 Result<std::unique_ptr<WorkSource>> make_http_source(const HttpSourceConfig& config);
+Result<std::unique_ptr<build::ArtifactStore>> make_http_artifact_store(const HttpSourceConfig& config);
 
 }  // namespace musacoder::service

@@ -33,6 +33,9 @@ std::string random_hex(std::size_t bytes) {
   return text;
 }
 
+constexpr std::array<const char*, 3> kRoleNames = {"both", "compile", "execute"};
+constexpr const char* kCompiling = "compile";
+
 void end(Job& job, JobState state, double now) {
   job.state = state;
   job.finished_at = now;
@@ -66,6 +69,14 @@ bool fault(Job& job, Outcome outcome, double now, const RetryPolicy& policy) {
   return true;
 }
 
+// A whole number within [low, high]; anything else counts as absent: converting a large double would be undefined.
+std::int64_t whole_of(const json& value, const char* key, std::int64_t otherwise, std::int64_t low, std::int64_t high) {
+  auto it = value.find(key);
+  if (it == value.end() || !it->is_number_integer()) return otherwise;
+  const auto number = it->get<std::int64_t>();
+  return number >= low && number <= high ? number : otherwise;
+}
+
 std::string text_of(const json& value, const char* key) {
   auto it = value.find(key);
   return it != value.end() && it->is_string() ? it->get<std::string>() : "";
@@ -79,6 +90,23 @@ std::optional<JobState> state_from_name(const std::string& name) {
   for (std::size_t i = 0; i < kStateNames.size(); ++i)
     if (name == kStateNames[i]) return static_cast<JobState>(i);
   return std::nullopt;
+}
+
+const char* role_name(WorkerRole role) { return kRoleNames[static_cast<std::size_t>(role)]; }
+
+std::optional<WorkerRole> role_from_name(const std::string& name) {
+  for (std::size_t i = 0; i < kRoleNames.size(); ++i)
+    if (name == kRoleNames[i]) return static_cast<WorkerRole>(i);
+  return std::nullopt;
+}
+
+bool is_for(const Job& job, WorkerRole role, double now, double compiler_at) {
+  if (role == WorkerRole::kCompile) return !job.compiled;
+  return role == WorkerRole::kBoth || job.compiled || now - compiler_at > kCompilerGoneS;
+}
+
+bool is_compiling(const Job& job) {
+  return job.state == JobState::kRunning && job.stage.rfind(kCompiling, 0) == 0;
 }
 
 std::string content_hash(const JobSpec& spec) {
@@ -108,16 +136,25 @@ Job new_job(const JobSpec& spec, double now) {
   return job;
 }
 
-bool on_lease(Job& job, const std::string& worker, const std::string& lease, double now,
-              double visibility_s) {
+bool on_lease(Job& job, const std::string& worker, const std::string& lease, double now, double visibility_s,
+              WorkerRole role) {
   if (job.state != JobState::kQueued) return false;
   job.state = JobState::kRunning;
   job.worker = worker;
   job.lease = lease;
   job.lease_until = now + visibility_s;
   job.started_at = now;
-  job.stage = "start";
+  job.stage = role == WorkerRole::kCompile ? kCompiling : "start";
   ++job.attempts;
+  return true;
+}
+
+bool on_compiled(Job& job, double now) {
+  if (job.state != JobState::kRunning) return false;
+  --job.attempts;
+  back_to_queue(job, now);
+  job.compiled = true;
+  job.stage = "compiled";
   return true;
 }
 
@@ -209,14 +246,13 @@ Result<JobSpec> spec_from_text(const std::string& text) {
   spec.owner = text_of(value, "owner");
   spec.idempotency_key = text_of(value, "idempotency_key");
   spec.extra = text_of(value, "extra");
-  try {
-    spec.seed = value.value("seed", std::uint64_t{0});
-    spec.round = value.value("round", 1);
-    spec.priority = value.value("priority", 0);
-    spec.deadline_at = value.value("deadline_at", 0.0);
-  } catch (const json::exception& error) {
-    return fail(Code::kInvalidArgument, "a job's record has a value of the wrong type: {}", error.what());
-  }
+  for (const char* key : {"seed", "round", "priority", "deadline_at"})
+    if (auto it = value.find(key); it != value.end() && !it->is_number())
+      return fail(Code::kInvalidArgument, "a job's record has a value of the wrong type: {}", key);
+  spec.seed = static_cast<std::uint64_t>(whole_of(value, "seed", 0, 0, (1ll << 48) - 1));
+  spec.round = static_cast<int>(whole_of(value, "round", 1, 1, 1 << 20));
+  spec.priority = static_cast<int>(whole_of(value, "priority", 0, -1000, 1000));
+  spec.deadline_at = value.value("deadline_at", 0.0);
   if (spec.policy.empty()) spec.policy = "strict";
   if (spec.extra.empty()) spec.extra = "{}";
   return spec;

@@ -7,6 +7,9 @@
 //     (infra:poison) └──── fault, retry ──┘                                fault: back to queued, or failed
 //     (the last fault)
 //
+// A worker that only compiles holds a job between queued and queued: on_compiled() gives it back with its artefacts
+// built, for a worker that only executes.
+//
 //   Job job = new_job(spec, "j-…", now);
 //   on_lease(job, "host/1/0", "lease-…", now, 30);
 //   on_complete(job, outcome, now, policy);      // done; or queued again when the outcome is an infra
@@ -32,6 +35,12 @@ enum class JobState { kQueued = 0, kRunning = 1, kDone = 2, kFailed = 3, kCancel
 const char* state_name(JobState state);
 std::optional<JobState> state_from_name(const std::string& name);
 inline bool has_ended(JobState state) { return state >= JobState::kDone; }
+
+// What a worker does with what it leases. Workers that only compile need no device.
+enum class WorkerRole { kBoth, kCompile, kExecute };
+// "both", "compile", "execute".
+const char* role_name(WorkerRole role);
+std::optional<WorkerRole> role_from_name(const std::string& name);
 
 // What the client asked for. `extra` is a JSON object: every key that is not the service's own.
 struct JobSpec {
@@ -68,6 +77,7 @@ struct Job {
   int faults = 0;       // tries that ended in an infrastructure fault
   int deaths = 0;       // workers that died or fell silent under it
   bool cached = false;  // answered from an earlier verdict
+  bool compiled = false;  // a compile worker was through with it
   Outcome outcome;
   std::uint64_t revision = 0;  // grows with every change of any job, set by the queue
 };
@@ -89,8 +99,20 @@ std::string random_id(const std::string& prefix);
 
 Job new_job(const JobSpec& spec, double now);
 
+// A queue without a word from a compile worker for this long has none.
+inline constexpr double kCompilerGoneS = 15;
+// Whether a waiting job is for a worker of this role. Compile workers take what was not compiled; execute workers what
+// was, and, when no compile worker was seen for kCompilerGoneS (`compiler_at`: when one was, Unix seconds), anything.
+bool is_for(const Job& job, WorkerRole role, double now, double compiler_at);
+// Whether the job is in the hands of a compile worker.
+bool is_compiling(const Job& job);
+
 // Each returns whether the job changed.
-bool on_lease(Job& job, const std::string& worker, const std::string& lease, double now, double visibility_s);
+bool on_lease(Job& job, const std::string& worker, const std::string& lease, double now, double visibility_s,
+              WorkerRole role = WorkerRole::kBoth);
+// Given back by a compile worker that is through with it: queued again, and not for compile workers. The try does
+// not count.
+bool on_compiled(Job& job, double now);
 bool on_heartbeat(Job& job, const std::string& stage, double now, double visibility_s);
 // A decided verdict ends the job; an infra one is a fault.
 bool on_complete(Job& job, const Outcome& outcome, double now, const RetryPolicy& policy);

@@ -73,10 +73,13 @@ class MemoryQueue : public JobQueue {
   Result<std::optional<Lease>> lease(const LeaseRequest& request, double) override {
     std::lock_guard lock(mutex_);
     const double now = config_.clock->unix_time();
+    if (request.role == WorkerRole::kCompile) compiler_at_ = now;
     Entry* chosen = nullptr;
     for (const auto& [priority, sequence] : waiting_) {
       Entry& entry = jobs_.at(sequence);
-      if (entry.job.not_before > now || (entry.job.spec.deadline_at > 0 && entry.job.spec.deadline_at <= now))
+      if (entry.job.not_before > now ||
+          (entry.job.spec.deadline_at > 0 && entry.job.spec.deadline_at <= now) ||
+          !is_for(entry.job, request.role, now, compiler_at_))
         continue;
       if (chosen && entry.job.spec.priority < chosen->job.spec.priority) break;
       if (!chosen) chosen = &entry;
@@ -88,7 +91,7 @@ class MemoryQueue : public JobQueue {
     }
     if (!chosen) return std::optional<Lease>();
     waiting_.erase(order_of(chosen->job));
-    on_lease(chosen->job, request.worker, random_id("l-"), now, request.visibility_s);
+    on_lease(chosen->job, request.worker, random_id("l-"), now, request.visibility_s, request.role);
     leases_[chosen->job.lease] = chosen->job.sequence;
     changed(*chosen);
     return std::optional<Lease>(Lease{chosen->job.lease, chosen->job});
@@ -98,6 +101,7 @@ class MemoryQueue : public JobQueue {
                                    double visibility_s) override {
     std::lock_guard lock(mutex_);
     MC_ASSIGN_OR_RETURN(Entry * entry, leased(lease));
+    if (is_compiling(entry->job)) compiler_at_ = config_.clock->unix_time();
     const bool new_stage = entry->job.stage != stage;
     if (on_heartbeat(entry->job, stage, config_.clock->unix_time(), visibility_s) && new_stage)
       changed(*entry);
@@ -111,6 +115,10 @@ class MemoryQueue : public JobQueue {
   Result<bool> release(const std::string& lease, const std::string& fault) override {
     return with_lease(lease,
                       [&](Job& job, double now) { return on_release(job, fault, now, config_.retry); });
+  }
+
+  Result<bool> compiled(const std::string& lease) override {
+    return with_lease(lease, [&](Job& job, double now) { return on_compiled(job, now); });
   }
 
   Result<std::optional<Job>> get(const std::string& id) override {
@@ -360,6 +368,7 @@ class MemoryQueue : public JobQueue {
   std::map<std::uint64_t, std::uint64_t> revisions_;
   std::set<std::uint64_t> unarchived_;
   std::uint64_t next_sequence_ = 1, revision_ = 0;
+  double compiler_at_ = 0;  // when a compile worker was last heard of
 };
 
 }  // namespace

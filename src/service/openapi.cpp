@@ -77,12 +77,14 @@ constexpr const char* kSchemas = R"json({
     "properties": {"payload": {"$ref": "#/components/schemas/Evaluate"}}}]},
   "Lease": {"type": "object", "required": ["worker"], "properties": {
     "worker": {"type": "string", "minLength": 1, "maxLength": 400}, "wait_s": {"type": ["number", "null"], "minimum": 0, "maximum": 60},
-    "visibility_s": {"type": ["number", "null"], "minimum": 1, "maximum": 600}, "prefer": {"type": ["string", "null"], "maxLength": 64}}},
+    "visibility_s": {"type": ["number", "null"], "minimum": 1, "maximum": 600}, "prefer": {"type": ["string", "null"], "maxLength": 64},
+    "role": {"enum": ["both", "compile", "execute", null]}}},
   "Heartbeat": {"type": "object", "required": ["lease"], "properties": {
     "lease": {"type": "string", "minLength": 1, "maxLength": 128}, "visibility_s": {"type": ["number", "null"], "minimum": 1, "maximum": 600},
     "stage": {"type": ["string", "null"], "maxLength": 128}}},
   "Release": {"type": "object", "required": ["lease"], "properties": {
-    "lease": {"type": "string", "minLength": 1, "maxLength": 128}, "fault": {"type": ["string", "null"], "maxLength": 4096}}},
+    "lease": {"type": "string", "minLength": 1, "maxLength": 128}, "fault": {"type": ["string", "null"], "maxLength": 4096},
+    "compiled": {"type": ["boolean", "null"]}}},
   "Complete": {"type": "object", "required": ["lease", "outcome"], "properties": {
     "lease": {"type": "string", "minLength": 1, "maxLength": 128},
     "outcome": {"type": "object", "required": ["status"], "properties": {
@@ -154,6 +156,8 @@ std::vector<Operation> operations() {
   const json trainer = {query("wait", range(0, 3600)), query("policy", {{"enum", {"strict", "report"}}}),
                         query("priority", whole(-100, 100)), query("deadline_s", range(0.1, 604800)),
                         query("null_reward", range(0, 1000))};
+  Operation put_artifact = get("/v1/artifacts/{key}", "worker: keep a build's result (an octet stream)", {path_id("key")});
+  put_artifact.method = "put";
   Operation cancel = get("/v1/jobs/{id}", "cancel", {path_id("id")}, reference("View"));
   cancel.method = "delete";
   return {
@@ -193,6 +197,8 @@ std::vector<Operation> operations() {
       post("/v1/heartbeat", "worker: keep a lease", reference("Heartbeat")),
       post("/v1/complete", "worker: hand in an outcome", reference("Complete")),
       post("/v1/release", "worker: give a job back", reference("Release")),
+      get_text("/v1/artifacts/{key}", "worker: a build's result by its address", "application/octet-stream", {path_id("key")}),
+      put_artifact,
       post("/rm", "slime, miles: the body is the reward", any_of("Sample", "Samples"), trainer, {200},
            {{"type", {"number", "null", "array", "object"}}}),
       post("/get_reward", "OpenRLHF", reference("Queries"), trainer),

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "base/files.h"
+#include "service/nats_queue.h"
 
 namespace musacoder::service {
 namespace {
@@ -84,7 +85,8 @@ Result<std::unique_ptr<JobQueue>> open_queue(const std::string& url, const Queue
   constexpr std::string_view kSqlite = "sqlite:";
   if (url.rfind(kSqlite, 0) == 0 && url.size() > kSqlite.size())
     return open_sqlite_queue(url.substr(kSqlite.size()), config);
-  return fail(Code::kInvalidArgument, "'{}' is no queue; give memory or sqlite:PATH", url);
+  if (url.rfind("nats://", 0) == 0) return open_nats_queue(url, config);
+  return fail(Code::kInvalidArgument, "'{}' is no queue; give memory, sqlite:PATH or nats://HOST:PORT[/PREFIX]", url);
 }
 
 }  // namespace musacoder::service

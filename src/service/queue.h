@@ -1,6 +1,6 @@
-// The queue between clients and lanes, behind an interface with two implementations that pass one test suite
-// (tests/service/queue_test.cpp): in memory (tests, throw-away servers) and in SQLite (durable, several
-// processes).
+// The queue between clients and lanes, behind an interface with three implementations that pass one test suite
+// (tests/service/queue_test.cpp): in memory (tests, throw-away servers), in SQLite (durable, several processes
+// of one machine) and in NATS JetStream (durable, several machines; service/nats_queue.h).
 //
 //   MC_ASSIGN_OR_RETURN(auto queue, open_queue("sqlite:queue.db", {}));
 //   MC_ASSIGN_OR_RETURN(auto submitted, queue->submit({spec}));              // idempotent, all or nothing
@@ -39,6 +39,7 @@ struct LeaseRequest {
   std::string worker;  // worker_identity(), or any name
   double visibility_s = 30;
   std::string prefer;  // task hash: among jobs of the highest priority, one of this task first
+  WorkerRole role = WorkerRole::kBoth;
 };
 
 struct Lease {
@@ -55,13 +56,15 @@ struct HeartbeatReply {
 class WorkSource {
  public:
   virtual ~WorkSource() = default;
-  // Null when nothing is waiting; waits up to `wait_s` where the implementation can (HTTP), else returns at
-  // once.
+  // Null when nothing is waiting; waits up to `wait_s` where the implementation can (HTTP, NATS: a second at
+  // most), else returns at once.
   virtual Result<std::optional<Lease>> lease(const LeaseRequest& request, double wait_s = 0) = 0;
   virtual Result<HeartbeatReply> heartbeat(const std::string& lease, const std::string& stage,
                                            double visibility_s) = 0;
   virtual Result<bool> complete(const std::string& lease, const Outcome& outcome) = 0;
   virtual Result<bool> release(const std::string& lease, const std::string& fault) = 0;
+  // A compile worker is through with the job: it waits for one that executes.
+  virtual Result<bool> compiled(const std::string& lease) = 0;
 };
 
 struct Submitted {
@@ -123,7 +126,8 @@ class JobQueue : public WorkSource {
 
 std::unique_ptr<JobQueue> make_memory_queue(const QueueConfig& config);
 Result<std::unique_ptr<JobQueue>> open_sqlite_queue(const std::string& path, const QueueConfig& config);
-// "memory" or "sqlite:PATH". Errors: kInvalidArgument for another form, and open_sqlite_queue's.
+// "memory", "sqlite:PATH" or "nats://[USER:PASSWORD@]HOST:PORT[/PREFIX]". Errors: kInvalidArgument for another form,
+// and those of open_sqlite_queue and open_nats_queue.
 Result<std::unique_ptr<JobQueue>> open_queue(const std::string& url, const QueueConfig& config);
 
 // Names this process and lane so that any process of the same host and process namespace can tell whether it

@@ -416,7 +416,10 @@ void Router::add_core() {
         MC_API_ASSIGN_OR_RETURN(auto wait_s, number_field(body, "wait_s", 0, 60));
         MC_API_ASSIGN_OR_RETURN(auto visibility, number_field(body, "visibility_s", 1, 600));
         MC_API_ASSIGN_OR_RETURN(auto prefer, text_field(body, "prefer", 64));
-        const LeaseRequest lease_request{*worker, visibility.value_or(30), prefer.value_or("")};
+        MC_API_ASSIGN_OR_RETURN(auto role_text, text_field(body, "role", 16));
+        const auto role = role_from_name(role_text.value_or("both"));
+        if (!role) return api_error(422, "`role` is both, compile or execute", "role");
+        const LeaseRequest lease_request{*worker, visibility.value_or(30), prefer.value_or(""), *role};
         MC_API_ASSIGN_OR_RETURN(auto lease, s.lease(lease_request));
         if (lease) return lease_reply(*lease);
         if (wait_s.value_or(0) <= 0) return json_reply(204, "");
@@ -476,9 +479,46 @@ void Router::add_core() {
                MC_API_ASSIGN_OR_RETURN(const json body, parse_body(request));
                MC_API_ASSIGN_OR_RETURN(const std::string lease, lease_id(body));
                MC_API_ASSIGN_OR_RETURN(auto fault, text_field(body, "fault", 4096));
-               MC_API_ASSIGN_OR_RETURN(const bool accepted, s.release(lease, fault.value_or("")));
+               MC_API_ASSIGN_OR_RETURN(auto compiled, bool_field(body, "compiled"));
+               MC_API_ASSIGN_OR_RETURN(const bool accepted, compiled.value_or(false)
+                                                                ? s.compiled(lease)
+                                                                : s.release(lease, fault.value_or("")));
                return json_reply(200, dump_json({{"accepted", accepted}}));
              });
+
+  const auto artifacts = [&s](const std::string& key) -> ApiResult<build::ArtifactStore*> {
+    if (!build::is_artifact_key(key)) return api_error(422, "an artefact's address is 64 hex digits");
+    if (!s.config().artifacts) return api_error(404, "this server keeps no artefacts (--artifacts)");
+    return s.config().artifacts.get();
+  };
+  routes_.push_back(
+      {"GET", "/v1/artifacts/{rest}",
+       [artifacts](const Request& request, const Token&, const std::string& key) -> ApiResult<Reply> {
+         MC_API_ASSIGN_OR_RETURN(build::ArtifactStore * store, artifacts(key));
+         if (request.has_query("check")) {
+           auto there = store->has(key);
+           if (!there) return tl::unexpected(api_error_of(there.error()));
+           return *there ? ApiResult<Reply>(json_reply(204, "")) : api_error(404, "there is no such artefact");
+         }
+         auto bundle = store->get(key);
+         // A damaged one was removed: the asker builds it anew.
+         if (!bundle && bundle.error().code != Code::kInvalidArgument)
+           return tl::unexpected(api_error_of(bundle.error()));
+         if (!bundle || !*bundle) return api_error(404, "there is no such artefact");
+         Reply reply;
+         reply.type = "application/octet-stream";
+         reply.body = std::move(**bundle);
+         return reply;
+       },
+       false, true});
+  routes_.push_back({"PUT", "/v1/artifacts/{rest}",
+                     [artifacts](const Request& request, const Token&, const std::string& key) -> ApiResult<Reply> {
+                       MC_API_ASSIGN_OR_RETURN(build::ArtifactStore * store, artifacts(key));
+                       if (auto stored = store->put(key, request.body); !stored)
+                         return tl::unexpected(api_error_of(stored.error()));
+                       return json_reply(200, R"({"stored":true})");
+                     },
+                     false, true});
 }
 
 }  // namespace musacoder::service

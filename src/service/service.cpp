@@ -75,6 +75,11 @@ class Service::LocalSource : public WorkSource {
     service_.poke();
     return done;
   }
+  Result<bool> compiled(const std::string& lease) override {
+    auto done = service_.queue_.compiled(lease);
+    service_.poke();
+    return done;
+  }
 
  private:
   Service& service_;
@@ -439,6 +444,10 @@ ApiResult<bool> Service::complete(const std::string& lease, const Outcome& outco
 
 ApiResult<bool> Service::release(const std::string& lease, const std::string& fault) {
   return lease_ended(lease, queue_.release(lease, fault));
+}
+
+ApiResult<bool> Service::compiled(const std::string& lease) {
+  return lease_ended(lease, queue_.compiled(lease));
 }
 
 ApiResult<bool> Service::lease_ended(const std::string& lease, const Result<bool>& accepted) {

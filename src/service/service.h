@@ -24,6 +24,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "build/artifact_store.h"
 #include "service/http_types.h"
 #include "service/metrics.h"
 #include "service/queue.h"
@@ -41,6 +42,7 @@ struct ServiceConfig {
   std::size_t max_queued = 10'000;
   double keep_days = 30;  // ended jobs; their verdicts stay in the store. 0: for ever
   std::string dashboard;  // path of the page; "" none
+  std::shared_ptr<build::ArtifactStore> artifacts;  // what /v1/artifacts serves; null: 404
   base::Clock* clock = &base::real_clock();
 };
 
@@ -83,6 +85,7 @@ class Service {
                                       double visibility_s);
   ApiResult<bool> complete(const std::string& lease, const Outcome& outcome);
   ApiResult<bool> release(const std::string& lease, const std::string& fault);
+  ApiResult<bool> compiled(const std::string& lease);
 
   // JSON texts of docs/service.md. `whole`: verdict and feedback; `source`: candidate, reference and code as
   // well.

@@ -75,8 +75,9 @@ constexpr const char* kLight =
     "seq, id, version, state, priority, owner, idem, task, policy, round, extra, created_at, not_before, "
     "deadline_at, started_at, "
     "finished_at, lease, lease_until, worker, stage, attempts, faults, deaths, status, reward, cached, "
-    "revision";
-constexpr int kLightColumns = 27;
+    "revision, compiled";
+constexpr int kLightColumns = 28;
+constexpr double kPresenceS = 2;  // between two notes that a compile worker is there
 
 tl::unexpected<Error> adapt(const SQLite::Exception& error, const std::string& path, const char* doing) {
   const int code = error.getErrorCode() & 0xFF;
@@ -130,6 +131,7 @@ Job job_of(SQLite::Statement& row) {
   ++at;
   job.cached = integer() != 0;
   job.revision = static_cast<std::uint64_t>(row.getColumn(at++).getInt64());
+  job.compiled = integer() != 0;
   return job;
 }
 
@@ -173,6 +175,9 @@ class SqliteQueue : public JobQueue {
       durable_.exec(fmt::format("PRAGMA application_id={}", kApplicationId));
       durable_.exec(fmt::format("PRAGMA user_version={}", kSchemaVersion));
     }
+    // Has a default, so that programs that do not know it go on with the file.
+    if (durable_.execAndGet("SELECT count(*) FROM pragma_table_info('jobs') WHERE name = 'compiled'").getInt() == 0)
+      durable_.exec("ALTER TABLE jobs ADD COLUMN compiled INTEGER NOT NULL DEFAULT 0");
     transaction.commit();
     return ok();
   }
@@ -222,6 +227,7 @@ class SqliteQueue : public JobQueue {
   }
 
   Result<std::optional<Lease>> lease(const LeaseRequest& request, double) override {
+    if (request.role == WorkerRole::kCompile) MC_RETURN_IF_ERROR(note_compiler());
     {
       MC_ASSIGN_OR_RETURN(
           const bool any, read<bool>("reading", [&](SQLite::Database& db) -> Result<bool> {
@@ -233,7 +239,7 @@ class SqliteQueue : public JobQueue {
         quick_, "leasing from", [&](SQLite::Database& db) -> Result<std::optional<Lease>> {
           const double now = config_.clock->unix_time();
           for (;;) {
-            const std::int64_t sequence = choose(db, request.prefer, now);
+            const std::int64_t sequence = choose(db, request, now);
             if (sequence == 0) return std::optional<Lease>();
             auto job = load(db, "seq = ?", sequence);
             if (!job || !*job) {  // an unreadable record must not stop the queue
@@ -246,7 +252,7 @@ class SqliteQueue : public JobQueue {
               update.exec();
               continue;
             }
-            on_lease(**job, request.worker, random_id("l-"), now, request.visibility_s);
+            on_lease(**job, request.worker, random_id("l-"), now, request.visibility_s, request.role);
             save(db, **job);
             return std::optional<Lease>(Lease{(*job)->lease, std::move(**job)});
           }
@@ -255,6 +261,7 @@ class SqliteQueue : public JobQueue {
 
   Result<HeartbeatReply> heartbeat(const std::string& lease, const std::string& stage,
                                    double visibility_s) override {
+    if (stage.rfind("compile", 0) == 0) MC_RETURN_IF_ERROR(note_compiler());
     return write<HeartbeatReply>(
         quick_, "extending a lease in", [&](SQLite::Database& db) -> Result<HeartbeatReply> {
           MC_ASSIGN_OR_RETURN(Job job, leased(db, lease));
@@ -279,6 +286,10 @@ class SqliteQueue : public JobQueue {
   Result<bool> release(const std::string& lease, const std::string& fault) override {
     return with_lease(durable_, lease,
                       [&](Job& job, double now) { return on_release(job, fault, now, config_.retry); });
+  }
+
+  Result<bool> compiled(const std::string& lease) override {
+    return with_lease(quick_, lease, [&](Job& job, double now) { return on_compiled(job, now); });
   }
 
   Result<std::optional<Job>> get(const std::string& id) override {
@@ -540,10 +551,18 @@ class SqliteQueue : public JobQueue {
   }
 
   // Sequence of the job that is given out next; 0 when there is none.
-  std::int64_t choose(SQLite::Database& db, const std::string& prefer, double now) {
-    const std::string due = fmt::format(
+  std::int64_t choose(SQLite::Database& db, const LeaseRequest& request, double now) {
+    const std::string& prefer = request.prefer;
+    std::string due = fmt::format(
         "state = 0 AND version <= {} AND not_before <= ?1 AND (deadline_at = 0 OR deadline_at > ?1)",
         kRecordVersion);
+    // What is_for() says, for jobs of either kind.
+    Job one;
+    const double compiler_at = compiler_seen(db);
+    for (const bool compiled : {false, true}) {
+      one.compiled = compiled;
+      if (!is_for(one, request.role, now, compiler_at)) due += fmt::format(" AND compiled <> {}", compiled ? 1 : 0);
+    }
     SQLite::Statement first(db, fmt::format("SELECT seq, priority, task_hash FROM jobs INDEXED BY "
                                             "jobs_waiting WHERE {} ORDER BY priority DESC, seq LIMIT 1",
                                             due));
@@ -577,6 +596,31 @@ class SqliteQueue : public JobQueue {
       save(db, job);
       return true;
     });
+  }
+
+  static double compiler_seen(SQLite::Database& db) {
+    SQLite::Statement select(db, "SELECT value FROM counters WHERE name = 'compiler_at'");
+    return select.executeStep() ? select.getColumn(0).getDouble() : -kCompilerGoneS;
+  }
+
+  // Rarely, so that waiting compile workers do not write all the time.
+  Status note_compiler() {
+    const double now = config_.clock->unix_time();
+    {
+      std::lock_guard lock(presence_mutex_);
+      if (now - presence_noted_ < kPresenceS) return ok();
+      presence_noted_ = now;
+    }
+    auto done = write<bool>(quick_, "writing to", [&](SQLite::Database& db) -> Result<bool> {
+      SQLite::Statement upsert(db,
+                               "INSERT INTO counters VALUES ('compiler_at', ?1) ON CONFLICT (name) DO UPDATE SET "
+                               "value = max(value, ?1)");
+      upsert.bind(1, static_cast<std::int64_t>(now));
+      upsert.exec();
+      return true;
+    });
+    if (!done) return tl::unexpected(done.error());
+    return ok();
   }
 
   std::int64_t next_revision(SQLite::Database& db) {
@@ -625,7 +669,7 @@ class SqliteQueue : public JobQueue {
     job.revision = static_cast<std::uint64_t>(next_revision(db));
     SQLite::Statement update(db, R"(
       UPDATE jobs SET state = ?, not_before = ?, started_at = ?, finished_at = ?, lease = ?, lease_until = ?, worker = ?, stage = ?,
-        attempts = ?, faults = ?, deaths = ?, status = ?, reward = ?, revision = ?, outcome = ? WHERE seq = ?)");
+        attempts = ?, faults = ?, deaths = ?, status = ?, reward = ?, revision = ?, outcome = ?, compiled = ? WHERE seq = ?)");
     int at = 1;
     update.bind(at++, static_cast<int>(job.state));
     update.bind(at++, job.not_before);
@@ -642,6 +686,7 @@ class SqliteQueue : public JobQueue {
     bind_reward(update, at++, job);
     update.bind(at++, static_cast<std::int64_t>(job.revision));
     update.bind(at++, outcome_text(job));
+    update.bind(at++, job.compiled ? 1 : 0);
     update.bind(at++, static_cast<std::int64_t>(job.sequence));
     update.exec();
   }
@@ -658,7 +703,8 @@ class SqliteQueue : public JobQueue {
 
   const std::string path_;
   const QueueConfig config_;
-  std::mutex write_mutex_, read_mutex_;
+  std::mutex write_mutex_, read_mutex_, presence_mutex_;
+  double presence_noted_ = -kPresenceS;
   SQLite::Database durable_, quick_, reader_;
 };
 

@@ -21,6 +21,16 @@ class JudgeExecutor : public Executor {
 
   Outcome execute(const JobSpec& spec, const judge::StageCallback& on_stage,
                   const std::function<bool()>& cancelled) override {
+    return run(spec, on_stage, cancelled, false);
+  }
+  Outcome compile(const JobSpec& spec, const judge::StageCallback& on_stage,
+                  const std::function<bool()>& cancelled) override {
+    return run(spec, on_stage, cancelled, true);
+  }
+
+ private:
+  Outcome run(const JobSpec& spec, const judge::StageCallback& on_stage, const std::function<bool()>& cancelled,
+              bool compile_only) {
     Outcome outcome;
     auto& judge = judges_[spec.policy];
     if (!judge) {
@@ -39,6 +49,7 @@ class JudgeExecutor : public Executor {
                                                  .answer = spec.candidate,
                                                  .answer_name = spec.candidate_name,
                                                  .seed = spec.seed,
+                                                 .compile_only = compile_only,
                                                  .cancelled = cancelled},
                                                 on_stage);
     outcome.status = verdict.status;
@@ -53,7 +64,6 @@ class JudgeExecutor : public Executor {
     return outcome;
   }
 
- private:
   const judge::JudgeConfig& config_;
   std::shared_ptr<judge::Shared> shared_;
   std::map<std::string, std::unique_ptr<judge::Judge>> judges_;  // by policy
@@ -146,7 +156,7 @@ void WorkerPool::run(Lane& lane) {
       seen = pokes_;
     }
     auto lease =
-        source_.lease({lane.name, options_.visibility_s, prefer ? lane.last_task : ""}, options_.wait_s);
+        source_.lease({lane.name, options_.visibility_s, prefer ? lane.last_task : "", options_.role}, options_.wait_s);
     if (!lease) {
       log_event(LogLevel::kWarning, "lease_failed",
                 {{"worker", lane.name}, {"error", lease.error().message}});
@@ -175,7 +185,7 @@ void WorkerPool::work(Lane& lane, Lease lease) {
     lane.stage_changed = false;
     lane.status.job = job.id;
     lane.status.task = job.spec.task_id;
-    lane.status.stage = "start";
+    lane.status.stage = options_.role == WorkerRole::kCompile ? "compile" : "start";
     lane.status.busy = true;
     lane.status.since = unix_now();
   }
@@ -192,23 +202,27 @@ void WorkerPool::work(Lane& lane, Lease lease) {
     else
       outcome = {.status = "infra:lane", .feedback = made.error().message};
   }
-  if (lane.executor)
-    outcome = lane.executor->execute(
-        job.spec,
-        [&](const std::string& stage) {
-          std::lock_guard lock(lane.mutex);
-          lane.status.stage = stage;
-          lane.stage_changed = true;
-          lane.changed.notify_one();
-        },
-        [&] { return lane.cancel.load() || abandon_.load(); });
-  if (abandon_ && judge::status_class(outcome.status) == "infra") {
-    (void)source_.release(lease.id, "");
-  } else {
-    hand_in(lane, lease.id, outcome);
+  const bool compiling = options_.role == WorkerRole::kCompile;
+  if (lane.executor) {
+    const auto on_stage = [&](const std::string& stage) {
+      std::lock_guard lock(lane.mutex);
+      lane.status.stage = compiling ? "compile " + stage : stage;
+      lane.stage_changed = true;
+      lane.changed.notify_one();
+    };
+    const auto cancelled = [&] { return lane.cancel.load() || abandon_.load(); };
+    outcome = compiling ? lane.executor->compile(job.spec, on_stage, cancelled)
+                        : lane.executor->execute(job.spec, on_stage, cancelled);
   }
   const bool infra = judge::status_class(outcome.status) == "infra";
-  log_event(infra ? LogLevel::kWarning : LogLevel::kInfo, "job_judged",
+  if (abandon_ && infra) {
+    (void)source_.release(lease.id, "");
+  } else if (compiling && !infra) {
+    hand_in(lane, [&] { return source_.compiled(lease.id); });
+  } else {
+    hand_in(lane, [&] { return source_.complete(lease.id, outcome); });
+  }
+  log_event(infra ? LogLevel::kWarning : LogLevel::kInfo, compiling ? "job_compiled" : "job_judged",
             {{"job", job.id},
              {"worker", lane.name},
              {"status", outcome.status},
@@ -225,10 +239,10 @@ void WorkerPool::work(Lane& lane, Lease lease) {
 }
 
 // What was judged is not thrown away because the queue is away for a while (restart, full disk).
-void WorkerPool::hand_in(Lane& lane, const std::string& lease, const Outcome& outcome) {
+void WorkerPool::hand_in(Lane& lane, const std::function<Result<bool>()>& give) {
   double wait_s = 0.2, waited_s = 0;
   for (;;) {
-    auto accepted = source_.complete(lease, outcome);
+    auto accepted = give();
     if (accepted) return;
     const Code code = accepted.error().code;
     log_event(LogLevel::kWarning, "hand_in_failed",

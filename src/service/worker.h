@@ -30,6 +30,10 @@ class Executor {
   // Never fails: trouble becomes an outcome with an infra status. `cancelled` is asked now and then.
   virtual Outcome execute(const JobSpec& spec, const judge::StageCallback& on_stage,
                           const std::function<bool()>& cancelled) = 0;
+  // Builds what the candidate builds when it is loaded and constructed, and leaves it in the artefact store. The
+  // status is infra:* when this machine could not; anything else is for the one that executes to find out again.
+  virtual Outcome compile(const JobSpec& spec, const judge::StageCallback& on_stage,
+                          const std::function<bool()>& cancelled) = 0;
 };
 using ExecutorFactory = std::function<Result<std::unique_ptr<Executor>>(int lane)>;
 
@@ -56,6 +60,7 @@ struct WorkerOptions {
   double wait_s = 5;           // how long a source that can wait (HTTP) is asked to
   int same_task_in_a_row = 8;  // then the longest waiting job comes first again
   std::string name_prefix;     // "" : worker_identity(lane)
+  WorkerRole role = WorkerRole::kBoth;
 };
 
 struct LaneStatus {
@@ -83,7 +88,7 @@ class WorkerPool {
   void run(Lane& lane);
   void work(Lane& lane, Lease lease);
   void keep_alive(Lane& lane);
-  void hand_in(Lane& lane, const std::string& lease, const Outcome& outcome);
+  void hand_in(Lane& lane, const std::function<Result<bool>()>& give);
   // Until a poke after the `seen`th, or the time is over. False when draining.
   bool pause(double seconds, std::uint64_t seen);
 

@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import struct
@@ -77,6 +78,44 @@ class Process:
         self.child.stdout.close()
         self._reader.join(5)
         self.child.stderr.close()
+
+
+class Nats:
+    """A nats-server with JetStream and a store of its own; kill() and start() as often as wanted."""
+
+    PROGRAM = shutil.which("nats-server", path=os.environ.get("PATH", "") + ":/usr/sbin")
+
+    def __init__(self, folder, jetstream="", host="127.0.0.1"):
+        self.folder = pathlib.Path(folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with socket.socket() as s:
+            s.bind((host, 0))
+            self.port = s.getsockname()[1]
+        self.host, self.url = host, f"nats://{host}:{self.port}"
+        (self.folder / "nats.conf").write_text(
+            f'listen: {host}:{self.port}\njetstream {{ store_dir: "{self.folder}/js"\n{jetstream}\n}}\n'
+        )
+        self.start()
+
+    def start(self):
+        self.child = subprocess.Popen(
+            [self.PROGRAM, "-c", self.folder / "nats.conf", "-l", self.folder / "log"],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        for _ in range(200):
+            try:
+                socket.create_connection((self.host, self.port), 1).close()
+                return
+            except OSError:
+                time.sleep(0.05)
+        raise RuntimeError("nats-server did not come up: " + (self.folder / "log").read_text())
+
+    def kill(self):
+        self.child.kill()
+        self.child.wait()
+
+    close = kill
 
 
 class Server(Process):

@@ -1,15 +1,16 @@
 """Every process of a small cluster killed at random, again and again: each job ends once, with a quiet run's verdict.
 
-Run: MUSACODER_SLOW=1 pytest tests/python/test_service_chaos.py      # about a minute; MUSACODER_CHAOS_S sets the storm
+Run: MUSACODER_SLOW=1 pytest tests/python/test_service_chaos.py      # a minute each; MUSACODER_CHAOS_S sets the first storm
 """
 
 import http.client
+import importlib.util
 import os
 import random
 import time
 
 import pytest
-from service_support import PROGRAM, Process, Server, real_job
+from service_support import PROGRAM, ROOT, Nats, Process, Server, real_job
 
 pytestmark = [
     pytest.mark.skipif(not PROGRAM.exists(), reason=f"{PROGRAM} is not built"),
@@ -81,3 +82,21 @@ def test_storm(tmp_path):
     finally:
         for one in running.values():
             one.close()
+
+
+@pytest.mark.parametrize("queue", ["nats", "sqlite"])
+def test_compile_and_execute_workers_in_a_storm(tmp_path, queue):
+    """bench/service/chaos.py, small: with compile workers, a restarted nats-server and a full disk."""
+    if queue == "nats" and not Nats.PROGRAM:
+        pytest.skip("nats-server is not installed")
+    spec = importlib.util.spec_from_file_location("chaos", ROOT / "bench" / "service" / "chaos.py")
+    chaos = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(chaos)
+    options = chaos.parser().parse_args(
+        f"--queue {queue} --jobs 60 --contents 6 --storm 25 --pause 0.5 2 --fill 3 --disk 400 --patience 300".split()
+    )
+    with chaos.small_disk(tmp_path, options.disk) as (folder, own_disk):
+        report = chaos.run(options, folder, own_disk, {})
+    print(report)
+    assert report["passed"], report
+    assert report["deaths_under_jobs"] + sum(report["kills"].values()) > 0

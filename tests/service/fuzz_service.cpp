@@ -1,12 +1,14 @@
 // The parsers that see bytes of clients before anything else does. The first byte chooses one:
 //   p target and query   j a body as job   r trainer label   t token file   o worker's outcome   s a queue
-//   record   u URL
+//   record   u URL   b an artefact's bundle
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "build/artifact_store.h"
 #include "service/http_source.h"
+#include "service/nats_link.h"
 #include "service/queue.h"
 #include "service/requests.h"
 #include "service/router.h"
@@ -75,9 +77,20 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       break;
     case 'u':
       (void)parse_url(text);
+      if (auto nats = parse_nats_url(text); nats && nats->shown.find('@') != std::string::npos) __builtin_trap();
       (void)parse_endpoint(text);
       (void)worker_is_gone(text);
       break;
+    case 'b': {
+      const std::string key(64, 'a');
+      // As it stands, and with its hash made right, so that the manifest is reached.
+      (void)musacoder::build::check_bundle(key, text);
+      const auto line = text.find('\n');
+      (void)musacoder::build::check_bundle(
+          key, musacoder::build::pack_bundle(
+                   {text.substr(0, line), line == std::string::npos ? "" : text.substr(line + 1)}));
+      break;
+    }
     default:
       break;
   }
