@@ -43,6 +43,49 @@ TEST(Legality, ADecoyKernelThatDoesNotWriteTheOutputIsNoKernel) {
   EXPECT_EQ(decide_legality(facts, "strict").status, "cheating:no_kernel");
 }
 
+vgpu::LaunchRecord launch(const char* kernel, const char* origin) {
+  vgpu::LaunchRecord record{.kernel = kernel, .module = "m", .grid = {1}, .block = {32}, .count = 1};
+  record.origin = origin;
+  return record;
+}
+
+TEST(Legality, OnHardwareTheLedgerTellsWhoseKernelsRan) {
+  CallFacts facts;
+  facts.report.launches = {launch("relu", "own"), launch("at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>>", "framework")};
+  EXPECT_TRUE(decide_legality(facts, "strict").legal);
+  facts.report.launches = {launch("relu", "own"), launch("at::native::reduce_kernel<512>", "framework")};
+  EXPECT_EQ(decide_legality(facts, "strict").status, "cheating:disallowed_aten");
+  EXPECT_TRUE(decide_legality(facts, "report").legal);
+  facts.report.launches = {launch("at::native::direct_copy_kernel_cuda", "framework")};
+  EXPECT_EQ(decide_legality(facts, "strict").status, "cheating:no_kernel");
+  facts.report.launches = {launch("mystery", "unknown")};
+  EXPECT_EQ(decide_legality(facts, "strict").status, "cheating:no_kernel");
+  facts.report.launches = {launch("made_by_nvrtc", "jit")};
+  EXPECT_TRUE(decide_legality(facts, "strict").legal);
+}
+
+TEST(Legality, OnHardwareTorchMayCallLibrariesWhereItsOperatorsAreBooked) {
+  CallFacts facts;
+  facts.report.launches = {launch("relu", "own")};
+  facts.report.vendor_calls = {{"libcublasLt.so.13", "sm80_xmma_gemm", 1}};
+  EXPECT_EQ(decide_legality(facts, "report").status, "cheating:vendor_library");
+  facts.report.refused_ops = {"aten::mm"};
+  EXPECT_TRUE(decide_legality(facts, "report").legal);
+  EXPECT_EQ(decide_legality(facts, "strict").status, "cheating:vendor_library");
+}
+
+TEST(Legality, WorkThatPassesForTheRunnersOwnIsCounted) {
+  CallFacts facts;
+  facts.report.launches = {launch("relu", "own")};
+  facts.report.internal = 2;
+  facts.runner_copies = 1;
+  EXPECT_EQ(decide_legality(facts, "strict").status, "cheating:tampering");
+  facts.report.internal = 1;
+  EXPECT_TRUE(decide_legality(facts, "strict").legal);
+  facts.report.dropped = 1;
+  EXPECT_EQ(decide_legality(facts, "strict").status, "infra:ledger");
+}
+
 TEST(Legality, HostRoundTripsAreRefusedUnderStrict) {
   CallFacts facts = honest();
   facts.report.d2h_bytes = 4096;
