@@ -29,6 +29,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "tests" / "python"))
 from service_support import Nats, Process, Server  # noqa: E402
 
+
 def corpus_cases(sets, most):
     """(name, job) of corpus cases, in a fixed order that mixes the sets."""
     found = []
@@ -190,7 +191,8 @@ def small_disk(parent, megabytes):
     folder = pathlib.Path(tempfile.mkdtemp(prefix="mc-chaos-", dir=parent))
     mounted = (
         subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "mc-chaos", folder], stderr=subprocess.DEVNULL
+            ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m", "mc-chaos", folder],
+            stderr=subprocess.DEVNULL,
         ).returncode
         == 0
     )
@@ -204,7 +206,9 @@ def small_disk(parent, megabytes):
 
 def left_overs(scratch):
     """Processes and folders of ours that outlived the cluster."""
-    folders = [str(one) for place in {scratch, "/dev/shm", "/tmp"} for one in pathlib.Path(place).glob("mc-lanes-*")]
+    folders = [
+        str(one) for place in {scratch, "/dev/shm", "/tmp"} for one in pathlib.Path(place).glob("mc-lanes-*")
+    ]
     mine = []
     for folder in folders:  # of other clusters on this machine: their owner lives
         with contextlib.suppress(OSError):
@@ -272,7 +276,9 @@ def run(options, folder, own_disk, report):
                 filler(folder, options.fill)
                 report["disk_full_s"] = options.fill
                 if options.queue == "nats" and not options.stores:
-                    cluster.kill("nats")  # 2.9 switches JetStream off when its disk is full, until it starts anew
+                    cluster.kill(
+                        "nats"
+                    )  # 2.9 switches JetStream off when its disk is full, until it starts anew
                     cluster.start("nats")
             victims = min(cluster.names, key=lambda one: cluster.kills[one] + chance.uniform(0, 3))
             cluster.kill(victims)
@@ -295,7 +301,10 @@ def run(options, folder, own_disk, report):
         # Sending all of it again finds the same jobs with the same ends.
         report["twice"] = len(set(cluster.submit(jobs)) ^ set(ids))
         again = cluster.views(ids[:: max(1, len(ids) // 100)])
-        report["changed"] = sum(a["verdict"] != b["verdict"] for a, b in zip(again, views[:: max(1, len(ids) // 100)]))
+        report["changed"] = sum(
+            a["verdict"] != b["verdict"]
+            for a, b in zip(again, views[:: max(1, len(ids) // 100)], strict=True)
+        )
         stats = cluster.call("GET", "/v1/stats")[1]
         report["jobs_per_min"] = round(len(jobs) / report["storm_s"] * 60, 1)
         report["dead"] = stats["queue"]["dead"]
@@ -336,7 +345,12 @@ def parser():
 def main():
     options = parser().parse_args()
     with small_disk(options.folder, options.disk) as (folder, own_disk):
-        report = {"jobs": options.jobs, "queue": options.queue, "own_disk": own_disk, "load_before": os.getloadavg()[0]}
+        report = {
+            "jobs": options.jobs,
+            "queue": options.queue,
+            "own_disk": own_disk,
+            "load_before": os.getloadavg()[0],
+        }
         run(options, folder, own_disk, report)
     print(json.dumps(report))
     return 0 if report["passed"] else 1

@@ -37,7 +37,9 @@ def sh(*command):
 
 
 def enter(namespace):
-    if ctypes.CDLL(None, use_errno=True).setns(namespace, 0x40000000) != 0:  # CLONE_NEWNET; os.setns needs Python 3.12
+    if (
+        ctypes.CDLL(None, use_errno=True).setns(namespace, 0x40000000) != 0
+    ):  # CLONE_NEWNET; os.setns needs Python 3.12
         raise OSError(ctypes.get_errno(), "setns")
 
 
@@ -55,7 +57,21 @@ class Hosts:
                 sh("ip", "-n", name, "addr", "add", f"{NET}.1/24", "dev", "br0")
                 sh("ip", "-n", name, "link", "set", "br0", "up")
                 continue
-            sh("ip", "-n", name, "link", "add", "eth0", "type", "veth", "peer", "name", f"v{i}", "netns", self.names[0])
+            sh(
+                "ip",
+                "-n",
+                name,
+                "link",
+                "add",
+                "eth0",
+                "type",
+                "veth",
+                "peer",
+                "name",
+                f"v{i}",
+                "netns",
+                self.names[0],
+            )
             sh("ip", "-n", self.names[0], "link", "set", f"v{i}", "master", "br0", "up")
             sh("ip", "-n", name, "addr", "add", f"{NET}.{i + 1}/24", "dev", "eth0")
             sh("ip", "-n", name, "link", "set", "eth0", "up")
@@ -92,14 +108,20 @@ def measure(call, jobs):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--queue", choices=["nats", "http"], default="nats")
     parser.add_argument("--workers", default="1,2,4")
     parser.add_argument("--jobs", type=int, default=60)
     parser.add_argument("--contents", type=int, default=10)
     options = parser.parse_args()
     counts = [int(one) for one in options.workers.split(",")]
-    cases = list(itertools.islice(itertools.cycle(corpus_cases(["quickstart", "honest"], options.contents)), options.jobs))
+    cases = list(
+        itertools.islice(
+            itertools.cycle(corpus_cases(["quickstart", "honest"], options.contents)), options.jobs
+        )
+    )
     folder = pathlib.Path(tempfile.mkdtemp(prefix="mc-hosts-", dir=ROOT / "build"))
     hosts = Hosts(max(counts))
 
@@ -116,7 +138,10 @@ def main():
         }
 
     def jobs(round_):
-        return [{**case, "reuse": False, "seed": 1 + i, "idempotency_key": f"{round_}-{i}"} for i, (_, case) in enumerate(cases)]
+        return [
+            {**case, "reuse": False, "seed": 1 + i, "idempotency_key": f"{round_}-{i}"}
+            for i, (_, case) in enumerate(cases)
+        ]
 
     def report(**facts):
         print(json.dumps({**facts, "jobs": options.jobs, "load": os.getloadavg()[0]}), flush=True)
@@ -126,7 +151,9 @@ def main():
         tokens.write_text('[[token]]\nname = "all"\ntoken = "bench-bench-bench"\nrole = "admin"\n')
 
         def serve(*more):
-            server = service_support.Process("serve", "--listen", f"{NET}.1:8811", "--token-file", tokens, *more, env=environment("h0"))
+            server = service_support.Process(
+                "serve", "--listen", f"{NET}.1:8811", "--token-file", tokens, *more, env=environment("h0")
+            )
             server.port = 8811
             return server
 
@@ -159,7 +186,11 @@ def main():
                 with hosts.inside(i):
                     env = {**environment(f"h{i}"), "MUSACODER_TOKEN": "bench-bench-bench"}
                     target = nats.url if nats else f"http://{NET}.1:8811"
-                    workers.append(service_support.Process("worker", "--queue", target, "--name", f"h{i}", "--artifacts", target, env=env))
+                    workers.append(
+                        service_support.Process(
+                            "worker", "--queue", target, "--name", f"h{i}", "--artifacts", target, env=env
+                        )
+                    )
             # The first round fills the hosts' caches: what one builds, the others fetch.
             for title in ("first", "second"):
                 seconds, busy = measure(call, jobs(f"{title} {count}"))

@@ -40,7 +40,10 @@ def main():
         return 4
     types = columns(pa)
     schema = pa.schema(list(types.items()))
-    with open(source, encoding="utf-8") as lines, pq.ParquetWriter(target, schema, compression="zstd") as writer:
+    with (
+        open(source, encoding="utf-8") as lines,
+        pq.ParquetWriter(target, schema, compression="zstd") as writer,
+    ):
         rows = []
 
         def flush():

@@ -26,7 +26,9 @@ class FolderStore : public ArtifactStore {
  public:
   explicit FolderStore(std::string dir) : dir_(std::move(dir)) { remove_old(); }
 
-  Result<bool> has(const std::string& key) override { return is_artifact_key(key) && base::exists(path(key)); }
+  Result<bool> has(const std::string& key) override {
+    return is_artifact_key(key) && base::exists(path(key));
+  }
 
   Result<std::optional<std::string>> get(const std::string& key) override {
     if (!is_artifact_key(key) || !base::exists(path(key))) return std::optional<std::string>();
@@ -50,14 +52,17 @@ class FolderStore : public ArtifactStore {
   }
 
  private:
-  std::string path(const std::string& key) const { return fmt::format("{}/{}/{}", dir_, key.substr(0, 2), key); }
+  std::string path(const std::string& key) const {
+    return fmt::format("{}/{}/{}", dir_, key.substr(0, 2), key);
+  }
 
   void remove_old() const {
     std::error_code error;
     for (fs::recursive_directory_iterator it(dir_, error), end; !error && it != end; it.increment(error)) {
       std::error_code ignored;
       if (it->is_regular_file(ignored) &&
-          fs::file_time_type::clock::now() - fs::last_write_time(it->path(), ignored) > std::chrono::hours(24 * 30))
+          fs::file_time_type::clock::now() - fs::last_write_time(it->path(), ignored) >
+              std::chrono::hours(24 * 30))
         fs::remove(it->path(), ignored);
     }
   }
@@ -69,8 +74,9 @@ class FolderStore : public ArtifactStore {
 }  // namespace
 
 bool is_artifact_key(const std::string& key) {
-  return key.size() == kDigest &&
-         std::all_of(key.begin(), key.end(), [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+  return key.size() == kDigest && std::all_of(key.begin(), key.end(), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+         });
 }
 
 std::string pack_bundle(const Bundle& bundle) {
@@ -93,9 +99,10 @@ Result<Bundle> unpack_bundle(const std::string& key, const std::string& text) {
   Bundle bundle{rest.substr(0, line), rest.substr(line + 1)};
   MC_ASSIGN_OR_RETURN(const auto manifest, base::parse_json(bundle.manifest));
   const auto result = manifest.is_object() ? manifest.find("result") : manifest.end();
-  if (!manifest.is_object() || result == manifest.end() || !result->is_object() || !result->contains("hash") ||
-      (*result)["hash"] != key)
-    return fail(Code::kInvalidArgument, "artefact {}: its manifest belongs to another address", key.substr(0, 12));
+  if (!manifest.is_object() || result == manifest.end() || !result->is_object() ||
+      !result->contains("hash") || (*result)["hash"] != key)
+    return fail(Code::kInvalidArgument, "artefact {}: its manifest belongs to another address",
+                key.substr(0, 12));
   return bundle;
 }
 
@@ -104,6 +111,8 @@ Status check_bundle(const std::string& key, const std::string& text) {
   return ok();
 }
 
-std::unique_ptr<ArtifactStore> make_folder_store(const std::string& dir) { return std::make_unique<FolderStore>(dir); }
+std::unique_ptr<ArtifactStore> make_folder_store(const std::string& dir) {
+  return std::make_unique<FolderStore>(dir);
+}
 
 }  // namespace musacoder::build

@@ -4,11 +4,11 @@
 //   store->put(key, bundle);                       // key: the build's address (build.h), 64 hex digits
 //   MC_ASSIGN_OR_RETURN(auto found, store->get(key));
 //
-// A bundle is one text: "musacoder-artifact 1 SHA256-OF-THE-REST\n", the build's manifest as one line of JSON, the
-// shared object. Whoever sends or receives one checks it (check_bundle): its hash, and that its manifest belongs to
-// the address. That guards against damage, not against a worker that lies: those who may write are trusted.
-// Implementations: a folder (here), NATS and HTTP (service/artifacts.h). All are thread safe. Errors: kUnavailable,
-// kResourceExhausted, kInvalidArgument (a damaged bundle).
+// A bundle is one text: "musacoder-artifact 1 SHA256-OF-THE-REST\n", the build's manifest as one line of
+// JSON, the shared object. Whoever sends or receives one checks it (check_bundle): its hash, and that its
+// manifest belongs to the address. That guards against damage, not against a worker that lies: those who may
+// write are trusted. Implementations: a folder (here), NATS and HTTP (service/artifacts.h). All are thread
+// safe. Errors: kUnavailable, kResourceExhausted, kInvalidArgument (a damaged bundle).
 #pragma once
 
 #include <memory>

@@ -72,7 +72,8 @@ int run_serve(const ServeOptions& options) {
   config.keep_days = options.keep_days;
   if (const std::string page = judge->runtime_dir + "/dashboard/index.html"; base::exists(page))
     config.dashboard = page;
-  config.artifacts = build::make_folder_store(options.artifacts.empty() ? judge->cache_dir + "/artifacts" : options.artifacts);
+  config.artifacts = build::make_folder_store(options.artifacts.empty() ? judge->cache_dir + "/artifacts"
+                                                                        : options.artifacts);
 
   service::QueueConfig queue_config;
   queue_config.max_queued = options.max_queued;
@@ -113,7 +114,9 @@ int run_serve(const ServeOptions& options) {
   for (const auto& address : server.addresses()) {
     fmt::print("listening on {}://{}\n", options.tls_cert.empty() ? "http" : "https", address);
     log_event(LogLevel::kInfo, "listening",
-              {{"address", address}, {"lanes", std::int64_t{lanes}}, {"queue", options.queue.substr(0, options.queue.find("://"))}});
+              {{"address", address},
+               {"lanes", std::int64_t{lanes}},
+               {"queue", options.queue.substr(0, options.queue.find("://"))}});
   }
   std::fflush(stdout);
   int code = 0;

@@ -91,7 +91,8 @@ std::string csv_line(const store::StoredVerdict& row) {
 // pyarrow of the project's Python writes it.
 Status export_parquet(store::Store& store, const StoreOptions& options) {
   MC_ASSIGN_OR_RETURN(const std::string runtime, base::find_runtime_dir());
-  const std::string python = base::find_python(runtime), part = options.out + ".part", lines = options.out + ".part.jsonl";
+  const std::string python = base::find_python(runtime), part = options.out + ".part",
+                    lines = options.out + ".part.jsonl";
   std::size_t count = 0;
   Status done = ok();
   {
@@ -103,14 +104,17 @@ Status export_parquet(store::Store& store, const StoreOptions& options) {
       if (std::fwrite(line.data(), 1, line.size(), file.get()) == line.size()) return ok();
       return fail(Code::kResourceExhausted, "cannot write {}: is the disk full?", lines);
     });
-    if (std::fflush(file.get()) != 0 && done) done = fail(Code::kResourceExhausted, "cannot write {}: is the disk full?", lines);
+    if (std::fflush(file.get()) != 0 && done)
+      done = fail(Code::kResourceExhausted, "cannot write {}: is the disk full?", lines);
   }
   if (done) {
-    auto run = base::run({.argv = {python, "-I", runtime + "/python/verdicts_to_parquet.py", lines, part}, .timeout_s = 3600});
+    auto run = base::run(
+        {.argv = {python, "-I", runtime + "/python/verdicts_to_parquet.py", lines, part}, .timeout_s = 3600});
     if (!run)
       done = tl::unexpected(run.error());
     else if (!run->exit.ok())
-      done = fail(run->exit.code == 4 ? Code::kNotFound : Code::kInternal, "no Parquet file was written: {}", run->err);
+      done = fail(run->exit.code == 4 ? Code::kNotFound : Code::kInternal, "no Parquet file was written: {}",
+                  run->err);
     else if (std::rename(part.c_str(), options.out.c_str()) != 0)
       done = fail(Code::kUnavailable, "cannot rename {} to {}", part, options.out);
   }

@@ -34,7 +34,9 @@ Result<std::string> token_of(const WorkerOptions& options) {
 // Without a password.
 std::string shown(const std::string& queue) {
   const auto at = queue.rfind('@'), scheme = queue.find("://");
-  return at == std::string::npos || scheme == std::string::npos ? queue : queue.substr(0, scheme + 3) + queue.substr(at + 1);
+  return at == std::string::npos || scheme == std::string::npos
+             ? queue
+             : queue.substr(0, scheme + 3) + queue.substr(at + 1);
 }
 
 int refuse(const Error& error) {
@@ -74,8 +76,9 @@ int run_worker(const WorkerOptions& options) {
     source = std::move(*made);
   } else {
     if (options.queue == "memory")
-      return refuse({Code::kInvalidArgument,
-                     "a memory queue lives in its server; give sqlite:PATH, nats://HOST:PORT or http://HOST:PORT"});
+      return refuse(
+          {Code::kInvalidArgument,
+           "a memory queue lives in its server; give sqlite:PATH, nats://HOST:PORT or http://HOST:PORT"});
     auto opened = service::open_queue(options.queue, {});
     if (!opened) return refuse(opened.error());
     queue = std::move(*opened);

@@ -33,10 +33,12 @@ void remove_left_over(const std::string& parent) {
     if (lstat(path.c_str(), &info) != 0 || !S_ISDIR(info.st_mode) || info.st_uid != geteuid()) continue;
     auto owner = base::read_file(path + "/" + kOwner, 1024);
     // Without an owner it was made a moment ago, or by one that was killed just then.
-    const bool left = owner ? service::worker_is_gone(*owner) : std::difftime(std::time(nullptr), info.st_mtime) > kNamelessS;
+    const bool left = owner ? service::worker_is_gone(*owner)
+                            : std::difftime(std::time(nullptr), info.st_mtime) > kNamelessS;
     if (!left) continue;
     if (base::remove_tree(path))
-      service::log_event(base::LogLevel::kInfo, "left_over_removed", {{"path", path}, {"owner", owner.value_or("")}});
+      service::log_event(base::LogLevel::kInfo, "left_over_removed",
+                         {{"path", path}, {"owner", owner.value_or("")}});
   }
 }
 

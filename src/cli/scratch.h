@@ -5,7 +5,8 @@
 //   $MUSACODER_TMPDIR
 //
 // Removes the scratch folders of processes that are gone: only folders of this user, on this host and in this
-// process namespace. Folders whose owner is not told go a minute after they were made. Errors: those of TempDir::create.
+// process namespace. Folders whose owner is not told go a minute after they were made. Errors: those of
+// TempDir::create.
 #pragma once
 
 #include "base/files.h"

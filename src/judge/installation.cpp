@@ -17,12 +17,14 @@ constexpr const char* kNeeded[] = {"torch", "numpy"};
 
 // Of a package its __init__.py, of a module the file; 0 when it is not there.
 std::uint64_t identity(const std::string& path) {
-  struct stat info {};
+  struct stat info{};
   const std::string init = path + "/__init__.py";
   if (::stat(init.c_str(), &info) != 0 && ::stat(path.c_str(), &info) != 0) return 0;
   // A folder changes its time with everything that is put into it.
   if (S_ISDIR(info.st_mode)) return 1;
-  return std::hash<std::string>{}(fmt::format("{}:{}:{}:{}", info.st_ino, info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec)) | 1;
+  return std::hash<std::string>{}(fmt::format("{}:{}:{}:{}", info.st_ino, info.st_size, info.st_mtim.tv_sec,
+                                              info.st_mtim.tv_nsec)) |
+         1;
 }
 
 // In any order: folders are read as they lie on the disk.
@@ -49,7 +51,8 @@ Installation Installation::of(const std::string& python) {
   installation.folder_ = base::site_packages(python);
   if (installation.folder_.empty()) return installation;
   std::error_code error;
-  for (fs::directory_iterator it(installation.folder_, error), end; !error && it != end; it.increment(error)) {
+  for (fs::directory_iterator it(installation.folder_, error), end; !error && it != end;
+       it.increment(error)) {
     const std::string name = it->path().filename();
     if (name == "__pycache__" || name.find('-') != std::string::npos) continue;
     installation.packages_[name] = identity(it->path());
@@ -70,7 +73,8 @@ std::optional<std::string> Installation::changed(bool deep) const {
   if (deep)
     for (const auto& [name, was] : files_)
       if (hash_of_names(folder_ + "/" + name) != was)
-        return fmt::format("files of {} in {} were removed or replaced since this process started", name, folder_);
+        return fmt::format("files of {} in {} were removed or replaced since this process started", name,
+                           folder_);
   return std::nullopt;
 }
 

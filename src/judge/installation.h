@@ -1,12 +1,13 @@
-// Whether the Python packages that candidates run on are still those that this process started with. When torch or
-// numpy is removed or replaced under a running server, a candidate's import fails, and that is not its fault.
+// Whether the Python packages that candidates run on are still those that this process started with. When
+// torch or numpy is removed or replaced under a running server, a candidate's import fails, and that is not
+// its fault.
 //
 //   const Installation installation = Installation::of(python);
 //   if (auto why = installation.changed(/*deep=*/true)) ...   // "numpy is gone from /…/site-packages"
 //
-// A deep look compares the names of all files of torch and numpy (tens of milliseconds), the other one only the packages'
-// own folders and __init__.py (microseconds). Packages that were added meanwhile do not count, nor do __pycache__ folders.
-// Thread safe once made.
+// A deep look compares the names of all files of torch and numpy (tens of milliseconds), the other one only
+// the packages' own folders and __init__.py (microseconds). Packages that were added meanwhile do not count,
+// nor do __pycache__ folders. Thread safe once made.
 #pragma once
 
 #include <cstdint>

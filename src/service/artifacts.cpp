@@ -16,12 +16,13 @@ constexpr double kMaxAgeS = 30 * 24 * 3600;
 // PREFIX.artifacts.KEY.head holds how many pieces there are and is written last.
 class NatsStore : public build::ArtifactStore {
  public:
-  explicit NatsStore(NatsAddress address) : address_(std::move(address)), stream_(address_.prefix + "_artifacts") {}
+  explicit NatsStore(NatsAddress address)
+      : address_(std::move(address)), stream_(address_.prefix + "_artifacts") {}
 
   Status prepare() {
     MC_ASSIGN_OR_RETURN(link_, NatsLink::open(address_));
-    return link_->ensure({.name = stream_, .subject = address_.prefix + ".artifacts.>", .max_age_s = kMaxAgeS},
-                         patience());
+    return link_->ensure(
+        {.name = stream_, .subject = address_.prefix + ".artifacts.>", .max_age_s = kMaxAgeS}, patience());
   }
 
   Result<bool> has(const std::string& key) override {
@@ -38,7 +39,8 @@ class NatsStore : public build::ArtifactStore {
     if (!head) return none;
     std::size_t pieces = 0;
     const char* end = head->data.data() + head->data.size();
-    if (std::from_chars(head->data.data(), end, pieces).ptr != end || pieces > build::kMaxBundleBytes / 1024) return none;
+    if (std::from_chars(head->data.data(), end, pieces).ptr != end || pieces > build::kMaxBundleBytes / 1024)
+      return none;
     std::string bundle;
     for (std::size_t i = 0; i < pieces; ++i) {
       MC_ASSIGN_OR_RETURN(const auto piece, link_->last(stream_, subject(key, std::to_string(i)), deadline));
@@ -58,7 +60,8 @@ class NatsStore : public build::ArtifactStore {
     const std::size_t size = std::min(kPieceBytes, link_->max_payload() - (32u << 10));
     std::size_t pieces = 0;
     for (std::size_t at = 0; at < bundle.size(); at += size, ++pieces)
-      MC_RETURN_IF_ERROR(link_->put(subject(key, std::to_string(pieces)), bundle.substr(at, size), {}, deadline));
+      MC_RETURN_IF_ERROR(
+          link_->put(subject(key, std::to_string(pieces)), bundle.substr(at, size), {}, deadline));
     MC_RETURN_IF_ERROR(link_->put(subject(key, "head"), std::to_string(pieces), {}, deadline));
     return ok();
   }
@@ -75,7 +78,8 @@ class NatsStore : public build::ArtifactStore {
 
 }  // namespace
 
-Result<std::shared_ptr<build::ArtifactStore>> open_artifact_store(const std::string& url, const HttpSourceConfig& http) {
+Result<std::shared_ptr<build::ArtifactStore>> open_artifact_store(const std::string& url,
+                                                                  const HttpSourceConfig& http) {
   using Store = std::shared_ptr<build::ArtifactStore>;
   constexpr std::string_view kFolder = "dir:";
   if (url.rfind(kFolder, 0) == 0 && url.size() > kFolder.size())
@@ -93,7 +97,8 @@ Result<std::shared_ptr<build::ArtifactStore>> open_artifact_store(const std::str
     return Store(std::move(store));
   }
   return fail(Code::kInvalidArgument,
-              "'{}' is no store of artefacts; give dir:PATH, nats://HOST:PORT[/PREFIX] or http://HOST:PORT", url);
+              "'{}' is no store of artefacts; give dir:PATH, nats://HOST:PORT[/PREFIX] or http://HOST:PORT",
+              url);
 }
 
 }  // namespace musacoder::service

@@ -16,6 +16,7 @@
 namespace musacoder::service {
 
 // `http.url` is not used. Errors: kInvalidArgument for another form, kUnavailable.
-Result<std::shared_ptr<build::ArtifactStore>> open_artifact_store(const std::string& url, const HttpSourceConfig& http);
+Result<std::shared_ptr<build::ArtifactStore>> open_artifact_store(const std::string& url,
+                                                                  const HttpSourceConfig& http);
 
 }  // namespace musacoder::service

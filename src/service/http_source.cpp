@@ -66,8 +66,7 @@ class Connection {
     Result<HttpReply> result = fail(Code::kUnavailable, "no reply");
     io_.restart();
     net::co_spawn(
-        io_, [&]() -> net::awaitable<void> { result = co_await talk(ask, token, timeout_s); },
-        net::detached);
+        io_, [&]() -> net::awaitable<void> { result = co_await talk(ask, token, timeout_s); }, net::detached);
     io_.run();
     if (!result) {
       stream_ = std::monostate{};
@@ -290,7 +289,8 @@ class HttpArtifacts : public build::ArtifactStore {
   Status prepare() { return client_.prepare(); }
 
   Result<bool> has(const std::string& key) override {
-    MC_ASSIGN_OR_RETURN(const HttpReply reply, client_.send({.verb = http::verb::get, .path = path(key) + "?check=1"}));
+    MC_ASSIGN_OR_RETURN(const HttpReply reply,
+                        client_.send({.verb = http::verb::get, .path = path(key) + "?check=1"}));
     if (reply.status == 204) return true;
     if (reply.status == 404) return false;
     return tl::unexpected(HttpClient::refused(path(key), reply));
@@ -304,8 +304,9 @@ class HttpArtifacts : public build::ArtifactStore {
   }
   Status put(const std::string& key, const std::string& bundle) override {
     MC_RETURN_IF_ERROR(build::check_bundle(key, bundle));
-    MC_ASSIGN_OR_RETURN(const HttpReply reply,
-                        client_.send({.verb = http::verb::put, .path = path(key), .body = bundle, .type = kBytes}));
+    MC_ASSIGN_OR_RETURN(
+        const HttpReply reply,
+        client_.send({.verb = http::verb::put, .path = path(key), .body = bundle, .type = kBytes}));
     if (reply.status != 200) return tl::unexpected(HttpClient::refused(path(key), reply));
     return ok();
   }

@@ -69,8 +69,10 @@ bool fault(Job& job, Outcome outcome, double now, const RetryPolicy& policy) {
   return true;
 }
 
-// A whole number within [low, high]; anything else counts as absent: converting a large double would be undefined.
-std::int64_t whole_of(const json& value, const char* key, std::int64_t otherwise, std::int64_t low, std::int64_t high) {
+// A whole number within [low, high]; anything else counts as absent: converting a large double would be
+// undefined.
+std::int64_t whole_of(const json& value, const char* key, std::int64_t otherwise, std::int64_t low,
+                      std::int64_t high) {
   auto it = value.find(key);
   if (it == value.end() || !it->is_number_integer()) return otherwise;
   const auto number = it->get<std::int64_t>();

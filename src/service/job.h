@@ -7,8 +7,8 @@
 //     (infra:poison) └──── fault, retry ──┘                                fault: back to queued, or failed
 //     (the last fault)
 //
-// A worker that only compiles holds a job between queued and queued: on_compiled() gives it back with its artefacts
-// built, for a worker that only executes.
+// A worker that only compiles holds a job between queued and queued: on_compiled() gives it back with its
+// artefacts built, for a worker that only executes.
 //
 //   Job job = new_job(spec, "j-…", now);
 //   on_lease(job, "host/1/0", "lease-…", now, 30);
@@ -73,10 +73,10 @@ struct Job {
   double created_at = 0, not_before = 0, started_at = 0, finished_at = 0;
   std::string lease, worker, stage;  // lease stays after the end, so that its holder can be told to stop
   double lease_until = 0;
-  int attempts = 0;     // leases given
-  int faults = 0;       // tries that ended in an infrastructure fault
-  int deaths = 0;       // workers that died or fell silent under it
-  bool cached = false;  // answered from an earlier verdict
+  int attempts = 0;       // leases given
+  int faults = 0;         // tries that ended in an infrastructure fault
+  int deaths = 0;         // workers that died or fell silent under it
+  bool cached = false;    // answered from an earlier verdict
   bool compiled = false;  // a compile worker was through with it
   Outcome outcome;
   std::uint64_t revision = 0;  // grows with every change of any job, set by the queue
@@ -101,8 +101,9 @@ Job new_job(const JobSpec& spec, double now);
 
 // A queue without a word from a compile worker for this long has none.
 inline constexpr double kCompilerGoneS = 15;
-// Whether a waiting job is for a worker of this role. Compile workers take what was not compiled; execute workers what
-// was, and, when no compile worker was seen for kCompilerGoneS (`compiler_at`: when one was, Unix seconds), anything.
+// Whether a waiting job is for a worker of this role. Compile workers take what was not compiled; execute
+// workers what was, and, when no compile worker was seen for kCompilerGoneS (`compiler_at`: when one was,
+// Unix seconds), anything.
 bool is_for(const Job& job, WorkerRole role, double now, double compiler_at);
 // Whether the job is in the hands of a compile worker.
 bool is_compiling(const Job& job);
@@ -110,8 +111,8 @@ bool is_compiling(const Job& job);
 // Each returns whether the job changed.
 bool on_lease(Job& job, const std::string& worker, const std::string& lease, double now, double visibility_s,
               WorkerRole role = WorkerRole::kBoth);
-// Given back by a compile worker that is through with it: queued again, and not for compile workers. The try does
-// not count.
+// Given back by a compile worker that is through with it: queued again, and not for compile workers. The try
+// does not count.
 bool on_compiled(Job& job, double now);
 bool on_heartbeat(Job& job, const std::string& stage, double now, double visibility_s);
 // A decided verdict ends the job; an infra one is a fault.

@@ -13,7 +13,7 @@ namespace {
 
 constexpr const char* kLanes = "lanes";  // the bell's consumer
 constexpr std::int64_t kSecond = 1'000'000'000;
-constexpr int kAttemptMs = 3000;         // one exchange; then it is repeated
+constexpr int kAttemptMs = 3000;  // one exchange; then it is repeated
 constexpr double kPauseS = 0.1;
 
 template <typename T, void (*destroy)(T*)>
@@ -80,7 +80,8 @@ Result<NatsAddress> parse_nats_url(const std::string& url) {
   NatsAddress address;
   const auto malformed = [&] {
     return fail(Code::kInvalidArgument,
-                "the queue's address is not nats://[USER:PASSWORD@]HOST[:PORT][/PREFIX] with letters, digits, '-' and "
+                "the queue's address is not nats://[USER:PASSWORD@]HOST[:PORT][/PREFIX] with letters, "
+                "digits, '-' and "
                 "'_' in PREFIX");
   };
   if (url.rfind(kScheme, 0) != 0) return malformed();
@@ -124,15 +125,17 @@ struct NatsLink::Impl {
       const natsStatus status = once(wait_ms, &code);
       const Kind kind = kind_of(status, code);
       if (kind == Kind::kFull)
-        return fail(Code::kResourceExhausted, "the NATS server {} has no room while {} ({}): nothing was stored",
-                    address.shown, doing, text_of(status));
+        return fail(Code::kResourceExhausted,
+                    "the NATS server {} has no room while {} ({}): nothing was stored", address.shown, doing,
+                    text_of(status));
       if (kind == Kind::kRefused)
-        return fail(Code::kInvalidArgument, "NATS at {} refused {}: {}", address.shown, doing, text_of(status));
+        return fail(Code::kInvalidArgument, "NATS at {} refused {}: {}", address.shown, doing,
+                    text_of(status));
       if (kind != Kind::kAgain) return kind;
       if (deadline.remaining() < kPauseS)
         return fail(Code::kUnavailable,
-                    "NATS at {} did not answer while {} ({}); is nats-server running with JetStream (-js)?", address.shown,
-                    doing, text_of(status));
+                    "NATS at {} did not answer while {} ({}); is nats-server running with JetStream (-js)?",
+                    address.shown, doing, text_of(status));
       std::this_thread::sleep_for(std::chrono::duration<double>(kPauseS));
     }
   }
@@ -193,7 +196,8 @@ Status NatsLink::ensure(const Stream& stream, const base::Deadline& deadline) {
         info.p->Config->MaxMsgsPerSubject != stream.per_subject || !info.p->Config->AllowDirect ||
         (info.p->Config->Retention == js_WorkQueuePolicy) != stream.work_queue)
       return fail(Code::kInvalidArgument,
-                  "the NATS stream {} belongs to another program or version; give another prefix: nats://HOST:PORT/PREFIX",
+                  "the NATS stream {} belongs to another program or version; give another prefix: "
+                  "nats://HOST:PORT/PREFIX",
                   stream.name);
     return true;
   };
@@ -270,8 +274,9 @@ namespace {
 
 std::optional<NatsLink::Message> taken(natsMsg* message) {
   const char* data = natsMsg_GetData(message);
-  return NatsLink::Message{natsMsg_GetSequence(message), natsMsg_GetSubject(message),
-                           std::string(data ? data : "", static_cast<std::size_t>(natsMsg_GetDataLength(message)))};
+  return NatsLink::Message{
+      natsMsg_GetSequence(message), natsMsg_GetSubject(message),
+      std::string(data ? data : "", static_cast<std::size_t>(natsMsg_GetDataLength(message)))};
 }
 
 }  // namespace
@@ -313,7 +318,8 @@ Result<std::optional<NatsLink::Message>> NatsLink::last(const std::string& strea
   return found;
 }
 
-Status NatsLink::purge(const std::string& stream, const std::string& subject, const base::Deadline& deadline) {
+Status NatsLink::purge(const std::string& stream, const std::string& subject,
+                       const base::Deadline& deadline) {
   MC_RETURN_IF_ERROR(impl_->insist("removing", deadline, [&](int wait_ms, jsErrCode* code) {
     jsOptions o;
     jsOptions_Init(&o);
@@ -340,7 +346,8 @@ Status NatsLink::follow(const std::string& subject) {
   const natsStatus status =
       natsConnection_Subscribe(&subscription, impl_->connection, subject.c_str(), count_up, &news_);
   if (status != NATS_OK)
-    return fail(Code::kUnavailable, "cannot follow {} at {}: {}", subject, impl_->address.shown, text_of(status));
+    return fail(Code::kUnavailable, "cannot follow {} at {}: {}", subject, impl_->address.shown,
+                text_of(status));
   std::lock_guard lock(impl_->mutex);
   impl_->subscriptions.push_back(subscription);
   return ok();
@@ -400,7 +407,8 @@ bool NatsLink::wait_for_bell(const Stream& stream, double seconds) {
       return wait_out();
   }
   natsMsgList list{};
-  const natsStatus status = natsSubscription_Fetch(&list, bell, 1, std::max(1, deadline.poll_ms(60'000)), &code);
+  const natsStatus status =
+      natsSubscription_Fetch(&list, bell, 1, std::max(1, deadline.poll_ms(60'000)), &code);
   if (status == NATS_OK && list.Count > 0) (void)natsMsg_Ack(list.Msgs[0], nullptr);
   const bool rang = status == NATS_OK && list.Count > 0;
   natsMsgList_Destroy(&list);
@@ -414,7 +422,8 @@ bool NatsLink::wait_for_bell(const Stream& stream, double seconds) {
 }
 
 std::size_t NatsLink::max_payload() const {
-  return static_cast<std::size_t>(std::max<std::int64_t>(64 << 10, natsConnection_GetMaxPayload(impl_->connection)));
+  return static_cast<std::size_t>(
+      std::max<std::int64_t>(64 << 10, natsConnection_GetMaxPayload(impl_->connection)));
 }
 
 }  // namespace musacoder::service

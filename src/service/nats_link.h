@@ -1,16 +1,17 @@
-// What the project needs of NATS JetStream (libnats), behind a narrow header: streams, messages that are stored
-// under a condition, reading by sequence and by subject, a signal that something new was stored.
+// What the project needs of NATS JetStream (libnats), behind a narrow header: streams, messages that are
+// stored under a condition, reading by sequence and by subject, a signal that something new was stored.
 //
 //   MC_ASSIGN_OR_RETURN(NatsAddress address, parse_nats_url("nats://queue:4222/musacoder"));
 //   MC_ASSIGN_OR_RETURN(auto link, NatsLink::open(address));
-//   MC_RETURN_IF_ERROR(link->ensure({.name = address.prefix + "_jobs", .subject = address.prefix + ".jobs.>"}, deadline));
-//   MC_ASSIGN_OR_RETURN(auto put, link->put("musacoder.jobs.job.j-1", text, {.subject_last = 0}, deadline));
-//   if (put.conflict) ...                       // somebody else wrote there first: nothing was stored
+//   MC_RETURN_IF_ERROR(link->ensure({.name = address.prefix + "_jobs", .subject = address.prefix +
+//   ".jobs.>"}, deadline)); MC_ASSIGN_OR_RETURN(auto put, link->put("musacoder.jobs.job.j-1", text,
+//   {.subject_last = 0}, deadline)); if (put.conflict) ...                       // somebody else wrote there
+//   first: nothing was stored
 //
-// Every call is repeated until its deadline while the server is away (restart, network), then kUnavailable. A put
-// whose answer got lost is sent again and may then meet itself as a conflict: the caller looks at what is stored.
-// Errors besides: kInvalidArgument (URL, credentials), kResourceExhausted (the server's store is full: nothing was
-// stored). Thread safe.
+// Every call is repeated until its deadline while the server is away (restart, network), then kUnavailable. A
+// put whose answer got lost is sent again and may then meet itself as a conflict: the caller looks at what is
+// stored. Errors besides: kInvalidArgument (URL, credentials), kResourceExhausted (the server's store is
+// full: nothing was stored). Thread safe.
 #pragma once
 
 #include <atomic>
@@ -40,7 +41,7 @@ class NatsLink {
     bool work_queue = false;       // a message goes when it was acknowledged
     double max_age_s = 0;          // 0: for ever
     std::int64_t max_messages = -1;
-    std::int64_t max_bytes = -1;   // then the oldest go
+    std::int64_t max_bytes = -1;  // then the oldest go
   };
   // Of the stream and of the subject: the sequence that must be the last one there (0: none).
   struct Expect {
@@ -70,7 +71,8 @@ class NatsLink {
   Result<Put> put(const std::string& subject, const std::string& data, const Expect& expect,
                   const base::Deadline& deadline);
   // The first message at `sequence` or later; null when there is none.
-  Result<std::optional<Message>> next(const std::string& stream, std::uint64_t sequence, const base::Deadline& deadline);
+  Result<std::optional<Message>> next(const std::string& stream, std::uint64_t sequence,
+                                      const base::Deadline& deadline);
   // The newest message of a subject; null when there is none.
   Result<std::optional<Message>> last(const std::string& stream, const std::string& subject,
                                       const base::Deadline& deadline);
@@ -78,8 +80,8 @@ class NatsLink {
   Status purge(const std::string& stream, const std::string& subject, const base::Deadline& deadline);
   Status erase(const std::string& stream, std::uint64_t sequence, const base::Deadline& deadline);
 
-  // Counts messages that were published below `subject` since follow(); never fewer than were stored unless the
-  // connection broke meanwhile, and then `reconnects` moves.
+  // Counts messages that were published below `subject` since follow(); never fewer than were stored unless
+  // the connection broke meanwhile, and then `reconnects` moves.
   Status follow(const std::string& subject);
   std::uint64_t news() const { return news_.load(); }
   std::uint64_t reconnects() const { return reconnects_.load(); }

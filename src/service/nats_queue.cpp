@@ -20,15 +20,15 @@ using base::Deadline;
 using nlohmann::json;
 
 constexpr int kSchemaVersion = 1;
-constexpr double kPatienceS = 15;         // of one operation
-constexpr double kFreshS = 0.25;          // reads may be this old when no news came
-constexpr double kGraceS = 10;            // after the server was away, before leases are lost
-constexpr double kPresenceS = 2;          // between two notes that a compile worker is there
-constexpr double kBellS = 1;              // longest wait of one lease()
+constexpr double kPatienceS = 15;  // of one operation
+constexpr double kFreshS = 0.25;   // reads may be this old when no news came
+constexpr double kGraceS = 10;     // after the server was away, before leases are lost
+constexpr double kPresenceS = 2;   // between two notes that a compile worker is there
+constexpr double kBellS = 1;       // longest wait of one lease()
 constexpr std::size_t kInlineBytes = 1024;
 constexpr std::size_t kPieceBytes = 512u << 10;
 constexpr std::size_t kMaxRings = 256;
-constexpr int kIndexBits = 11;            // kMaxJobsAtOnce fits
+constexpr int kIndexBits = 11;  // kMaxJobsAtOnce fits
 
 std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
 
@@ -36,20 +36,22 @@ std::string dump(const json& value) { return value.dump(-1, ' ', false, json::er
 struct Entry {
   Job job;
   std::string content, task;
-  std::string outcome_key;         // "" : inline or none
+  std::string outcome_key;  // "" : inline or none
   int spec_pieces = 0, outcome_pieces = 0;
-  std::string inline_outcome;      // text, where it is small
-  bool whole_extra = true;         // false: job.spec.extra stands in the spec's body
+  std::string inline_outcome;  // text, where it is small
+  bool whole_extra = true;     // false: job.spec.extra stands in the spec's body
   bool archived = false;
-  std::uint64_t record = 0;        // sequence of the job's own message, 0: none yet
-  std::uint64_t seen = 0;          // sequence of the message that this is from
-  std::uint64_t batch = 0;         // sequence of the batch it came in, 0: none
+  std::uint64_t record = 0;  // sequence of the job's own message, 0: none yet
+  std::uint64_t seen = 0;    // sequence of the message that this is from
+  std::uint64_t batch = 0;   // sequence of the batch it came in, 0: none
 };
 
 json to_record(const Entry& e) {
   const Job& j = e.job;
-  json r = {{"v", j.version},     {"id", j.id},           {"seq", j.sequence},     {"st", static_cast<int>(j.state)},
-            {"c", e.content},     {"th", e.task},         {"ca", j.created_at},    {"sp", e.spec_pieces},
+  json r = {{"v", j.version},      {"id", j.id},
+            {"seq", j.sequence},   {"st", static_cast<int>(j.state)},
+            {"c", e.content},      {"th", e.task},
+            {"ca", j.created_at},  {"sp", e.spec_pieces},
             {"own", j.spec.owner}, {"task", j.spec.task_id}};
   // Defaults are left out: a submission of a thousand jobs is one message.
   const auto put = [&](const char* key, const auto& value, const auto& otherwise) {
@@ -155,8 +157,8 @@ class Records {
   std::set<Order> waiting;
   std::set<std::uint64_t> running, unarchived;
   std::unordered_map<std::string, std::uint64_t> ids, leases, keys, decided, pending;
-  std::map<std::uint64_t, std::uint64_t> revisions;            // of this process, in the order it learned of them
-  std::map<std::string, std::uint64_t> gone;                   // removed jobs and the batch they came in
+  std::map<std::uint64_t, std::uint64_t> revisions;  // of this process, in the order it learned of them
+  std::map<std::string, std::uint64_t> gone;         // removed jobs and the batch they came in
   std::map<std::uint64_t, std::pair<std::string, std::size_t>> batches;  // subject, jobs that are left
   std::uint64_t revision = 0;
   double compiler_at = -kCompilerGoneS;
@@ -221,7 +223,8 @@ class Records {
   }
 
  private:
-  static void forget(std::unordered_map<std::string, std::uint64_t>& map, const std::string& key, std::uint64_t sequence) {
+  static void forget(std::unordered_map<std::string, std::uint64_t>& map, const std::string& key,
+                     std::uint64_t sequence) {
     if (auto it = map.find(key); it != map.end() && it->second == sequence) map.erase(it);
   }
   void index(Entry& e) {
@@ -235,7 +238,8 @@ class Records {
       pending.try_emplace(job.spec.owner + "\n" + e.content, job.sequence);
     } else {
       if (!e.archived) unarchived.insert(job.sequence);
-      if (job.state == JobState::kDone && !judge::is_null_reward(job.outcome.status)) decided[e.content] = job.sequence;
+      if (job.state == JobState::kDone && !judge::is_null_reward(job.outcome.status))
+        decided[e.content] = job.sequence;
     }
   }
   void unindex(const Entry& e) {
@@ -272,12 +276,13 @@ class NatsQueue : public JobQueue {
     reconnects_ = link_->reconnects();
     MC_RETURN_IF_ERROR(sync(deadline));
     if (records_.schema == 0) {
-      MC_RETURN_IF_ERROR(
-          link_->put(subject("jobs.schema"), dump({{"schema", kSchemaVersion}}), {.subject_last = 0}, deadline));
+      MC_RETURN_IF_ERROR(link_->put(subject("jobs.schema"), dump({{"schema", kSchemaVersion}}),
+                                    {.subject_last = 0}, deadline));
       MC_RETURN_IF_ERROR(sync(deadline));
     }
     if (records_.schema > kSchemaVersion)
-      return fail(Code::kUnsupported, "the queue at {} was written by a newer program (schema {}, this one knows {})",
+      return fail(Code::kUnsupported,
+                  "the queue at {} was written by a newer program (schema {}, this one knows {})",
                   address_.shown, records_.schema, kSchemaVersion);
     return ok();
   }
@@ -292,7 +297,7 @@ class NatsQueue : public JobQueue {
     for (const auto& spec : specs) contents.push_back(content_hash(spec));
 
     struct Plan {
-      std::string id;       // of the job, new or there before
+      std::string id;  // of the job, new or there before
       bool repeated = false;
       std::optional<Entry> fresh;
     };
@@ -310,15 +315,16 @@ class NatsQueue : public JobQueue {
         std::lock_guard lock(mutex_);
         seen = applied_;
         if (!tried.empty() && records_.find(tried)) break;  // the answer got lost, not the jobs
-        std::map<std::string, std::size_t> first_of;  // key or attached content in this call → place
+        std::map<std::string, std::size_t> first_of;        // key or attached content in this call → place
         std::size_t waiting = records_.waiting.size();
         for (std::size_t i = 0; i < specs.size(); ++i) {
           const JobSpec& spec = specs[i];
           Entry* earlier = records_.with_key(spec);
           if (earlier && earlier->content != contents[i]) {
             undo();
-            return fail(Code::kInvalidArgument, "idempotency key '{}' was used for job {} with another content",
-                        spec.idempotency_key, earlier->job.id);
+            return fail(Code::kInvalidArgument,
+                        "idempotency key '{}' was used for job {} with another content", spec.idempotency_key,
+                        earlier->job.id);
           }
           if (Entry* there = records_.existing(spec, contents[i])) {
             plans.push_back({there->job.id, true, std::nullopt});
@@ -334,7 +340,8 @@ class NatsQueue : public JobQueue {
             const auto [it, first] = first_of.try_emplace(mine, i);
             if (!first && contents[it->second] != contents[i]) {
               undo();
-              return fail(Code::kInvalidArgument, "idempotency key '{}' stands for two contents in one request",
+              return fail(Code::kInvalidArgument,
+                          "idempotency key '{}' stands for two contents in one request",
                           spec.idempotency_key);
             }
             if (!first) {
@@ -551,7 +558,8 @@ class NatsQueue : public JobQueue {
     {
       std::lock_guard lock(mutex_);
       const Entry* before = filter.before.empty() ? nullptr : records_.find(filter.before);
-      for (auto it = records_.jobs.rbegin(); it != records_.jobs.rend() && found.size() < filter.limit; ++it) {
+      for (auto it = records_.jobs.rbegin(); it != records_.jobs.rend() && found.size() < filter.limit;
+           ++it) {
         const Job& job = it->second.job;
         if ((before && job.sequence >= before->job.sequence) ||
             (!filter.owner.empty() && job.spec.owner != filter.owner) ||
@@ -671,8 +679,8 @@ class NatsQueue : public JobQueue {
     MC_RETURN_IF_ERROR(refresh());
     std::lock_guard lock(mutex_);
     std::vector<Change> found;
-    for (auto it = records_.revisions.upper_bound(revision); it != records_.revisions.end() && found.size() < limit;
-         ++it) {
+    for (auto it = records_.revisions.upper_bound(revision);
+         it != records_.revisions.end() && found.size() < limit; ++it) {
       const Job& job = records_.jobs.at(it->second).job;
       found.push_back({job.id, job.spec.owner, job.stage, job.state, job.revision});
     }
@@ -714,11 +722,13 @@ class NatsQueue : public JobQueue {
     {
       std::lock_guard lock(mutex_);
       for (const auto& [sequence, entry] : records_.jobs)
-        if (has_ended(entry.job.state) && entry.archived && entry.job.finished_at < unix_time) old.push_back(entry);
+        if (has_ended(entry.job.state) && entry.archived && entry.job.finished_at < unix_time)
+          old.push_back(entry);
     }
     std::size_t count = 0;
     for (const Entry& entry : old) {
-      const json tombstone = {{"v", kRecordVersion}, {"id", entry.job.id}, {"gone", true}, {"b", entry.batch}};
+      const json tombstone = {
+          {"v", kRecordVersion}, {"id", entry.job.id}, {"gone", true}, {"b", entry.batch}};
       MC_ASSIGN_OR_RETURN(const auto put, link_->put(subject("jobs.job.") + entry.job.id, dump(tombstone),
                                                      {.subject_last = entry.record}, deadline));
       if (put.conflict) continue;
@@ -771,7 +781,8 @@ class NatsQueue : public JobQueue {
     const double begun = base::real_clock().now();
     const std::uint64_t news = link_->news();
     std::uint64_t tip = 0;
-    if (const std::uint64_t now = link_->reconnects(); now != reconnects_ || created_ == 0 || lost_race_.exchange(false)) {
+    if (const std::uint64_t now = link_->reconnects();
+        now != reconnects_ || created_ == 0 || lost_race_.exchange(false)) {
       MC_ASSIGN_OR_RETURN(const auto state, link_->state(jobs_stream_, deadline));
       std::lock_guard lock(mutex_);
       if ((created_ != 0 && state.created != created_) || state.last_sequence < applied_) {
@@ -811,11 +822,13 @@ class NatsQueue : public JobQueue {
 
   Status apply(const NatsLink::Message& message, const Deadline& deadline) {
     const std::string prefix = subject("jobs.");
-    const std::string rest = message.subject.size() > prefix.size() ? message.subject.substr(prefix.size()) : "";
+    const std::string rest =
+        message.subject.size() > prefix.size() ? message.subject.substr(prefix.size()) : "";
     auto value = base::parse_json(message.data);
     if (value && rest.rfind("batch.", 0) == 0 && value->is_object() && value->contains("body")) {
       const json& body = (*value)["body"];
-      MC_ASSIGN_OR_RETURN(auto text, get_body(body.is_string() ? body.get<std::string>() : "", number_of(*value, "pieces", 0), deadline));
+      MC_ASSIGN_OR_RETURN(auto text, get_body(body.is_string() ? body.get<std::string>() : "",
+                                              number_of(*value, "pieces", 0), deadline));
       if (text) value = base::parse_json(*text);
     }
     std::lock_guard lock(mutex_);
@@ -832,7 +845,8 @@ class NatsQueue : public JobQueue {
         if (!row.is_object()) continue;
         apply_record(row, message.sequence, at++, true);
         const auto id = row.find("id");
-        const Entry* entry = id != row.end() && id->is_string() ? records_.find(id->get<std::string>()) : nullptr;
+        const Entry* entry =
+            id != row.end() && id->is_string() ? records_.find(id->get<std::string>()) : nullptr;
         left += entry && entry->batch == message.sequence;
       }
       records_.batches[message.sequence] = {message.subject, left};
@@ -855,8 +869,7 @@ class NatsQueue : public JobQueue {
     }
     if (row.contains("gone")) {
       records_.remove(id->get<std::string>());
-      records_.gone[id->get<std::string>()] =
-          sequence_of(row, "b");
+      records_.gone[id->get<std::string>()] = sequence_of(row, "b");
       return;
     }
     auto entry = from_record(row);
@@ -870,8 +883,8 @@ class NatsQueue : public JobQueue {
     records_.apply(std::move(*entry));
   }
 
-  // Applies a rule to a job's record and stores it; looks again when somebody was faster. `rule` returns whether it
-  // changed anything. Errors besides the link's: kNotFound.
+  // Applies a rule to a job's record and stores it; looks again when somebody was faster. `rule` returns
+  // whether it changed anything. Errors besides the link's: kNotFound.
   template <typename Rule>
   Result<Changed> change(const std::string& id, const Deadline& deadline, Rule&& rule) {
     for (int tries = 0;; ++tries) {
@@ -890,8 +903,9 @@ class NatsQueue : public JobQueue {
         continue;
       }
       if (!rule(changed.entry, config_.clock->unix_time())) return changed;
-      MC_ASSIGN_OR_RETURN(const auto put, link_->put(subject("jobs.job.") + id, dump(to_record(changed.entry)),
-                                                     {.subject_last = changed.entry.record}, deadline));
+      MC_ASSIGN_OR_RETURN(const auto put,
+                          link_->put(subject("jobs.job.") + id, dump(to_record(changed.entry)),
+                                     {.subject_last = changed.entry.record}, deadline));
       if (!put.conflict) {
         changed.done = true;
         changed.entry.record = changed.entry.seen = put.sequence;
@@ -979,8 +993,8 @@ class NatsQueue : public JobQueue {
     for (const auto& [priority, sequence] : records_.waiting) {
       const Entry& entry = records_.jobs.at(sequence);
       const Job& job = entry.job;
-      if (job.not_before > now || (job.spec.deadline_at > 0 && job.spec.deadline_at <= now) || claimed_.count(job.id) ||
-          !is_for(job, request.role, now, records_.compiler_at))
+      if (job.not_before > now || (job.spec.deadline_at > 0 && job.spec.deadline_at <= now) ||
+          claimed_.count(job.id) || !is_for(job, request.role, now, records_.compiler_at))
         continue;
       if (chosen && job.spec.priority < chosen->job.spec.priority) break;
       if (!chosen) chosen = &entry;
@@ -1015,8 +1029,9 @@ class NatsQueue : public JobQueue {
   Result<std::optional<std::string>> get_body(const std::string& key, int pieces, const Deadline& deadline) {
     std::string text;
     for (int i = 0; i < pieces; ++i) {
-      MC_ASSIGN_OR_RETURN(auto piece,
-                          link_->last(bodies_stream_, fmt::format("{}{}.{}", subject("bodies."), key, i), deadline));
+      MC_ASSIGN_OR_RETURN(
+          auto piece,
+          link_->last(bodies_stream_, fmt::format("{}{}.{}", subject("bodies."), key, i), deadline));
       if (!piece) return std::optional<std::string>();
       text += piece->data;
     }
@@ -1125,8 +1140,8 @@ class NatsQueue : public JobQueue {
   std::timed_mutex submit_mutex_, sync_mutex_;
   std::atomic<bool> lost_race_{false};
   std::atomic<double> back_at_{-1e9};  // when the server was there again, monotonic
-  std::uint64_t reconnects_ = 0;  // guarded by sync_mutex_
-  std::int64_t created_ = 0;      // of the stream; guarded by sync_mutex_
+  std::uint64_t reconnects_ = 0;       // guarded by sync_mutex_
+  std::int64_t created_ = 0;           // of the stream; guarded by sync_mutex_
 
   std::mutex mutex_;  // what follows; never held while the server is asked
   Records records_;

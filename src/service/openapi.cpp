@@ -156,7 +156,8 @@ std::vector<Operation> operations() {
   const json trainer = {query("wait", range(0, 3600)), query("policy", {{"enum", {"strict", "report"}}}),
                         query("priority", whole(-100, 100)), query("deadline_s", range(0.1, 604800)),
                         query("null_reward", range(0, 1000))};
-  Operation put_artifact = get("/v1/artifacts/{key}", "worker: keep a build's result (an octet stream)", {path_id("key")});
+  Operation put_artifact =
+      get("/v1/artifacts/{key}", "worker: keep a build's result (an octet stream)", {path_id("key")});
   put_artifact.method = "put";
   Operation cancel = get("/v1/jobs/{id}", "cancel", {path_id("id")}, reference("View"));
   cancel.method = "delete";
@@ -197,7 +198,8 @@ std::vector<Operation> operations() {
       post("/v1/heartbeat", "worker: keep a lease", reference("Heartbeat")),
       post("/v1/complete", "worker: hand in an outcome", reference("Complete")),
       post("/v1/release", "worker: give a job back", reference("Release")),
-      get_text("/v1/artifacts/{key}", "worker: a build's result by its address", "application/octet-stream", {path_id("key")}),
+      get_text("/v1/artifacts/{key}", "worker: a build's result by its address", "application/octet-stream",
+               {path_id("key")}),
       put_artifact,
       post("/rm", "slime, miles: the body is the reward", any_of("Sample", "Samples"), trainer, {200},
            {{"type", {"number", "null", "array", "object"}}}),

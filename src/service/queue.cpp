@@ -86,7 +86,8 @@ Result<std::unique_ptr<JobQueue>> open_queue(const std::string& url, const Queue
   if (url.rfind(kSqlite, 0) == 0 && url.size() > kSqlite.size())
     return open_sqlite_queue(url.substr(kSqlite.size()), config);
   if (url.rfind("nats://", 0) == 0) return open_nats_queue(url, config);
-  return fail(Code::kInvalidArgument, "'{}' is no queue; give memory, sqlite:PATH or nats://HOST:PORT[/PREFIX]", url);
+  return fail(Code::kInvalidArgument,
+              "'{}' is no queue; give memory, sqlite:PATH or nats://HOST:PORT[/PREFIX]", url);
 }
 
 }  // namespace musacoder::service

@@ -1,6 +1,6 @@
-// The queue between clients and lanes, behind an interface with three implementations that pass one test suite
-// (tests/service/queue_test.cpp): in memory (tests, throw-away servers), in SQLite (durable, several processes
-// of one machine) and in NATS JetStream (durable, several machines; service/nats_queue.h).
+// The queue between clients and lanes, behind an interface with three implementations that pass one test
+// suite (tests/service/queue_test.cpp): in memory (tests, throw-away servers), in SQLite (durable, several
+// processes of one machine) and in NATS JetStream (durable, several machines; service/nats_queue.h).
 //
 //   MC_ASSIGN_OR_RETURN(auto queue, open_queue("sqlite:queue.db", {}));
 //   MC_ASSIGN_OR_RETURN(auto submitted, queue->submit({spec}));              // idempotent, all or nothing
@@ -126,8 +126,8 @@ class JobQueue : public WorkSource {
 
 std::unique_ptr<JobQueue> make_memory_queue(const QueueConfig& config);
 Result<std::unique_ptr<JobQueue>> open_sqlite_queue(const std::string& path, const QueueConfig& config);
-// "memory", "sqlite:PATH" or "nats://[USER:PASSWORD@]HOST:PORT[/PREFIX]". Errors: kInvalidArgument for another form,
-// and those of open_sqlite_queue and open_nats_queue.
+// "memory", "sqlite:PATH" or "nats://[USER:PASSWORD@]HOST:PORT[/PREFIX]". Errors: kInvalidArgument for
+// another form, and those of open_sqlite_queue and open_nats_queue.
 Result<std::unique_ptr<JobQueue>> open_queue(const std::string& url, const QueueConfig& config);
 
 // Names this process and lane so that any process of the same host and process namespace can tell whether it

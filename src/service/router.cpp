@@ -498,7 +498,8 @@ void Router::add_core() {
          if (request.has_query("check")) {
            auto there = store->has(key);
            if (!there) return tl::unexpected(api_error_of(there.error()));
-           return *there ? ApiResult<Reply>(json_reply(204, "")) : api_error(404, "there is no such artefact");
+           return *there ? ApiResult<Reply>(json_reply(204, ""))
+                         : api_error(404, "there is no such artefact");
          }
          auto bundle = store->get(key);
          // A damaged one was removed: the asker builds it anew.
@@ -511,14 +512,15 @@ void Router::add_core() {
          return reply;
        },
        false, true});
-  routes_.push_back({"PUT", "/v1/artifacts/{rest}",
-                     [artifacts](const Request& request, const Token&, const std::string& key) -> ApiResult<Reply> {
-                       MC_API_ASSIGN_OR_RETURN(build::ArtifactStore * store, artifacts(key));
-                       if (auto stored = store->put(key, request.body); !stored)
-                         return tl::unexpected(api_error_of(stored.error()));
-                       return json_reply(200, R"({"stored":true})");
-                     },
-                     false, true});
+  routes_.push_back(
+      {"PUT", "/v1/artifacts/{rest}",
+       [artifacts](const Request& request, const Token&, const std::string& key) -> ApiResult<Reply> {
+         MC_API_ASSIGN_OR_RETURN(build::ArtifactStore * store, artifacts(key));
+         if (auto stored = store->put(key, request.body); !stored)
+           return tl::unexpected(api_error_of(stored.error()));
+         return json_reply(200, R"({"stored":true})");
+       },
+       false, true});
 }
 
 }  // namespace musacoder::service

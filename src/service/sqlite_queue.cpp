@@ -176,7 +176,8 @@ class SqliteQueue : public JobQueue {
       durable_.exec(fmt::format("PRAGMA user_version={}", kSchemaVersion));
     }
     // Has a default, so that programs that do not know it go on with the file.
-    if (durable_.execAndGet("SELECT count(*) FROM pragma_table_info('jobs') WHERE name = 'compiled'").getInt() == 0)
+    if (durable_.execAndGet("SELECT count(*) FROM pragma_table_info('jobs') WHERE name = 'compiled'")
+            .getInt() == 0)
       durable_.exec("ALTER TABLE jobs ADD COLUMN compiled INTEGER NOT NULL DEFAULT 0");
     transaction.commit();
     return ok();
@@ -561,7 +562,8 @@ class SqliteQueue : public JobQueue {
     const double compiler_at = compiler_seen(db);
     for (const bool compiled : {false, true}) {
       one.compiled = compiled;
-      if (!is_for(one, request.role, now, compiler_at)) due += fmt::format(" AND compiled <> {}", compiled ? 1 : 0);
+      if (!is_for(one, request.role, now, compiler_at))
+        due += fmt::format(" AND compiled <> {}", compiled ? 1 : 0);
     }
     SQLite::Statement first(db, fmt::format("SELECT seq, priority, task_hash FROM jobs INDEXED BY "
                                             "jobs_waiting WHERE {} ORDER BY priority DESC, seq LIMIT 1",
@@ -612,9 +614,10 @@ class SqliteQueue : public JobQueue {
       presence_noted_ = now;
     }
     auto done = write<bool>(quick_, "writing to", [&](SQLite::Database& db) -> Result<bool> {
-      SQLite::Statement upsert(db,
-                               "INSERT INTO counters VALUES ('compiler_at', ?1) ON CONFLICT (name) DO UPDATE SET "
-                               "value = max(value, ?1)");
+      SQLite::Statement upsert(
+          db,
+          "INSERT INTO counters VALUES ('compiler_at', ?1) ON CONFLICT (name) DO UPDATE SET "
+          "value = max(value, ?1)");
       upsert.bind(1, static_cast<std::int64_t>(now));
       upsert.exec();
       return true;

@@ -29,8 +29,8 @@ class JudgeExecutor : public Executor {
   }
 
  private:
-  Outcome run(const JobSpec& spec, const judge::StageCallback& on_stage, const std::function<bool()>& cancelled,
-              bool compile_only) {
+  Outcome run(const JobSpec& spec, const judge::StageCallback& on_stage,
+              const std::function<bool()>& cancelled, bool compile_only) {
     Outcome outcome;
     auto& judge = judges_[spec.policy];
     if (!judge) {
@@ -155,8 +155,8 @@ void WorkerPool::run(Lane& lane) {
       std::lock_guard lock(mutex_);
       seen = pokes_;
     }
-    auto lease =
-        source_.lease({lane.name, options_.visibility_s, prefer ? lane.last_task : "", options_.role}, options_.wait_s);
+    auto lease = source_.lease(
+        {lane.name, options_.visibility_s, prefer ? lane.last_task : "", options_.role}, options_.wait_s);
     if (!lease) {
       log_event(LogLevel::kWarning, "lease_failed",
                 {{"worker", lane.name}, {"error", lease.error().message}});

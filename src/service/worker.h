@@ -30,8 +30,9 @@ class Executor {
   // Never fails: trouble becomes an outcome with an infra status. `cancelled` is asked now and then.
   virtual Outcome execute(const JobSpec& spec, const judge::StageCallback& on_stage,
                           const std::function<bool()>& cancelled) = 0;
-  // Builds what the candidate builds when it is loaded and constructed, and leaves it in the artefact store. The
-  // status is infra:* when this machine could not; anything else is for the one that executes to find out again.
+  // Builds what the candidate builds when it is loaded and constructed, and leaves it in the artefact store.
+  // The status is infra:* when this machine could not; anything else is for the one that executes to find out
+  // again.
   virtual Outcome compile(const JobSpec& spec, const judge::StageCallback& on_stage,
                           const std::function<bool()>& cancelled) = 0;
 };

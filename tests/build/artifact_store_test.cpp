@@ -16,7 +16,9 @@ const std::string kKey(64, 'a');
 std::string manifest(const std::string& key) { return R"({"version":1,"result":{"hash":")" + key + "\"}}"; }
 
 TEST(Bundle, ComesBackWholeAndDamageIsSeen) {
-  const std::string text = pack_bundle({manifest(kKey), std::string("\x7f" "ELF\n\0\n", 7)});
+  const std::string text = pack_bundle({manifest(kKey), std::string("\x7f"
+                                                                    "ELF\n\0\n",
+                                                                    7)});
   auto bundle = unpack_bundle(kKey, text);
   ASSERT_TRUE(bundle.has_value()) << bundle.error().message;
   EXPECT_EQ(bundle->module.size(), 7u);
@@ -70,7 +72,8 @@ TEST(Cache, SharesWhatWasBuiltAndTakesWhatOthersBuilt) {
   failed.status = "compile_error:nvcc";
   failed.hash = std::string(64, 'c');
   ASSERT_TRUE(two.store(failed.hash, failed, ""));
-  EXPECT_EQ(Cache(dir->file("c"), store).load(failed.hash)->status, "compile_error:nvcc") << "failures are shared too";
+  EXPECT_EQ(Cache(dir->file("c"), store).load(failed.hash)->status, "compile_error:nvcc")
+      << "failures are shared too";
   ASSERT_TRUE(base::write_file(dir->file("store/aa/" + kKey), "damaged"));
   EXPECT_FALSE(Cache(dir->file("d"), store).load(kKey)) << "what is damaged is built anew";
   EXPECT_FALSE(base::exists(dir->file("d/build/aa/" + kKey)));

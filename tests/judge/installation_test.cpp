@@ -18,8 +18,9 @@ class InstallationTest : public ::testing::Test {
   void SetUp() override {
     dir_ = std::move(*base::TempDir::create("venv"));
     site_ = dir_.file("lib/python3.11/site-packages");
-    for (const char* file : {"torch/__init__.py", "torch/nn/linear.py", "torch/lib/libtorch.so", "numpy/__init__.py", "einops/__init__.py",
-                             "six.py", "torch-2.0.dist-info/RECORD"})
+    for (const char* file :
+         {"torch/__init__.py", "torch/nn/linear.py", "torch/lib/libtorch.so", "numpy/__init__.py",
+          "einops/__init__.py", "six.py", "torch-2.0.dist-info/RECORD"})
       write(file);
     ASSERT_TRUE(base::make_dirs(dir_.file("bin")));
   }

@@ -20,7 +20,12 @@ def test_a_killed_batch_leaves_nothing_for_long(tmp_path):
     environment = {**os.environ, "MUSACODER_TMPDIR": str(scratch)}
     job = real_job()
     rows = tmp_path / "rows.jsonl"
-    rows.write_text("".join(json.dumps({"reference": job["reference"], "candidate": job["candidate"], "n": i}) + "\n" for i in range(50)))
+    rows.write_text(
+        "".join(
+            json.dumps({"reference": job["reference"], "candidate": job["candidate"], "n": i}) + "\n"
+            for i in range(50)
+        )
+    )
     batch = [PROGRAM, "verify", "--batch", rows, "--out", tmp_path / "out.jsonl", "--lanes", "1", "--quiet"]
     child = subprocess.Popen(batch, env=environment)
     out = tmp_path / "out.jsonl"
@@ -50,7 +55,9 @@ def beside_the_program():
 
 def test_a_package_that_vanished_under_the_server_is_infra(beside_the_program):
     python = beside_the_program / "venv" / "bin" / "python"
-    subprocess.run([ROOT / ".venv" / "bin" / "python", "-m", "venv", "--without-pip", python.parents[1]], check=True)
+    subprocess.run(
+        [ROOT / ".venv" / "bin" / "python", "-m", "venv", "--without-pip", python.parents[1]], check=True
+    )
     (site,) = (python.parents[1] / "lib").glob("python3*/site-packages")
     (real,) = (ROOT / ".venv" / "lib").glob("python3*/site-packages")
     (site / "all_else.pth").write_text(f"{real.resolve()}\n")
@@ -61,7 +68,13 @@ def test_a_package_that_vanished_under_the_server_is_infra(beside_the_program):
     assert "import a_package" in job["candidate"]
     missing = {**job, "candidate": job["candidate"].replace("a_package", "no_such_package")}
     server = Server(
-        "--queue", "memory", "--lanes", 1, "--max-faults", 1, env={"MUSACODER_PYTHON": str(python), "MUSACODER_NVCC": nvcc()}
+        "--queue",
+        "memory",
+        "--lanes",
+        1,
+        "--max-faults",
+        1,
+        env={"MUSACODER_PYTHON": str(python), "MUSACODER_NVCC": nvcc()},
     )
     try:
         first = server.wait(server.post("/v1/jobs", job, expect=202)["id"])
@@ -86,12 +99,17 @@ def nvcc():
 def test_a_full_disk_is_infra(tmp_path):
     disk = tmp_path / "disk"
     disk.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256m", "mc-test", disk], check=False).returncode != 0:
+    if (
+        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256m", "mc-test", disk], check=False).returncode
+        != 0
+    ):
         pytest.skip("mounting is not possible here")
     try:
         job = real_job("right_relu", reuse=False)
         # Fills what is left of the disk before it goes on, as somebody else might.
-        server = Server("--queue", "memory", "--lanes", 1, "--max-faults", 1, env={"MUSACODER_TMPDIR": str(disk)})
+        server = Server(
+            "--queue", "memory", "--lanes", 1, "--max-faults", 1, env={"MUSACODER_TMPDIR": str(disk)}
+        )
         try:
             assert server.wait(server.post("/v1/jobs", job, expect=202)["id"])["status"] == "ok"
             with open(disk / "filler", "wb", buffering=0) as file:
@@ -103,7 +121,9 @@ def test_a_full_disk_is_infra(tmp_path):
             view = server.wait(server.post("/v1/jobs", {**job, "seed": 3}, expect=202)["id"])
             assert view["status"].startswith("infra:") and view["reward"] is None, view
             pathlib.Path(disk / "filler").unlink()
-            assert server.wait(server.post("/v1/jobs", {**job, "seed": 4}, expect=202)["id"])["status"] == "ok"
+            assert (
+                server.wait(server.post("/v1/jobs", {**job, "seed": 4}, expect=202)["id"])["status"] == "ok"
+            )
         finally:
             server.close()
     finally:

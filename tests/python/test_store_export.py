@@ -17,7 +17,10 @@ READ = "import json, sys, pyarrow.parquet as q; t = q.read_table(sys.argv[1]); p
 
 
 def has_pyarrow(python):
-    return subprocess.run([python, "-c", "import pyarrow.parquet"], capture_output=True, check=False).returncode == 0
+    return (
+        subprocess.run([python, "-c", "import pyarrow.parquet"], capture_output=True, check=False).returncode
+        == 0
+    )
 
 
 @pytest.fixture(scope="module")
@@ -26,7 +29,12 @@ def store(tmp_path_factory):
     server = Server("--queue", "memory", "--lanes", 1, "--store", path)
     try:
         for i in range(3):
-            job = {"reference": "class Model: pass", "candidate": f"{TRIVIAL} {i}", "task": f"level1/{i}", "labels": {"i": i}}
+            job = {
+                "reference": "class Model: pass",
+                "candidate": f"{TRIVIAL} {i}",
+                "task": f"level1/{i}",
+                "labels": {"i": i},
+            }
             server.post("/v1/verify", job)
         assert server.terminate() == 0
     finally:
@@ -46,9 +54,14 @@ def test_every_verdict_is_a_typed_row(store, tmp_path):
     out = tmp_path / "v.parquet"
     done = export(store, out, PYTHON)
     assert done.returncode == 0, done.stderr
-    rows = json.loads(subprocess.run([PYTHON, "-c", READ, out], capture_output=True, text=True, check=True).stdout)
+    rows = json.loads(
+        subprocess.run([PYTHON, "-c", READ, out], capture_output=True, text=True, check=True).stdout
+    )
     assert sorted(row["task"] for row in rows) == [f"level1/{i}" for i in range(3)]
-    assert all(row["status"] == "compile_error:extract" and row["reward"] == -1 and row["verified"] is False for row in rows)
+    assert all(
+        row["status"] == "compile_error:extract" and row["reward"] == -1 and row["verified"] is False
+        for row in rows
+    )
     assert all(json.loads(row["verdict"])["status"] == row["status"] for row in rows)
     assert [one.name for one in tmp_path.iterdir()] == ["v.parquet"], "nothing else is left"
 

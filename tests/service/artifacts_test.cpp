@@ -57,10 +57,11 @@ TEST(Artifacts, OverHttp) {
   auto dir = base::TempDir::create("artifacts");
   ServiceConfig config;
   config.artifacts = build::make_folder_store(dir->path());
-  config.tokens = *TokenSet::parse(fmt::format("[[token]]\nname='w'\nrole='worker'\nsha256='{}'\n"
-                                               "[[token]]\nname='c'\nsha256='{}'\n",
-                                               base::sha256_hex("worker-token"), base::sha256_hex("client-token")),
-                                   "test");
+  config.tokens =
+      *TokenSet::parse(fmt::format("[[token]]\nname='w'\nrole='worker'\nsha256='{}'\n"
+                                   "[[token]]\nname='c'\nsha256='{}'\n",
+                                   base::sha256_hex("worker-token"), base::sha256_hex("client-token")),
+                       "test");
   Harness h(std::move(config));
   Server server(*h.router, {.listen = {"127.0.0.1:0"}});
   ASSERT_TRUE(server.start());

@@ -77,7 +77,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       break;
     case 'u':
       (void)parse_url(text);
-      if (auto nats = parse_nats_url(text); nats && nats->shown.find('@') != std::string::npos) __builtin_trap();
+      if (auto nats = parse_nats_url(text); nats && nats->shown.find('@') != std::string::npos)
+        __builtin_trap();
       (void)parse_endpoint(text);
       (void)worker_is_gone(text);
       break;

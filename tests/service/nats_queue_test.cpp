@@ -23,7 +23,9 @@ JobSpec spec(const std::string& candidate) {
   s.owner = "trainer";
   return s;
 }
-Outcome good() { return {.status = "ok", .reward = 1.0, .verdict = R"({"status":"ok"})", .feedback = "fine"}; }
+Outcome good() {
+  return {.status = "ok", .reward = 1.0, .verdict = R"({"status":"ok"})", .feedback = "fine"};
+}
 
 class NatsQueueTest : public ::testing::Test {
  protected:
@@ -44,7 +46,8 @@ TEST(NatsUrl, TakesAndRefuses) {
   EXPECT_EQ(parse_nats_url("nats://h:1")->prefix, "musacoder");
   EXPECT_EQ(parse_nats_url("nats://u:p/w@h:1/ab_c-1")->prefix, "ab_c-1");
   EXPECT_EQ(parse_nats_url("nats://u:p/w@h:1/ab_c-1")->shown, "nats://h:1") << "no password in messages";
-  for (const char* url : {"nats://", "nats:///x", "nats://h/a.b", "nats://h/a b", "nats://h/>", "http://h", "nats://:4222"})
+  for (const char* url :
+       {"nats://", "nats:///x", "nats://h/a.b", "nats://h/a b", "nats://h/>", "http://h", "nats://:4222"})
     EXPECT_FALSE(parse_nats_url(url).has_value()) << url;
   auto refused = open_queue("nats://user:secret@h/a.b", {});
   EXPECT_THAT(refused.error().message, ::testing::Not(HasSubstr("secret")));
@@ -203,7 +206,8 @@ TEST_F(NatsQueueTest, ANewerProgramsRecordsAreLeftAlone) {
 
 TEST_F(NatsQueueTest, AStreamOfAnotherProgramIsRefused) {
   auto link = NatsLink::open(*parse_nats_url(server_.url()));
-  ASSERT_TRUE((*link)->ensure({.name = "other_jobs", .subject = "elsewhere", .per_subject = -1}, base::Deadline::in(5)));
+  ASSERT_TRUE((*link)->ensure({.name = "other_jobs", .subject = "elsewhere", .per_subject = -1},
+                              base::Deadline::in(5)));
   auto refused = open_queue(server_.url("other"), {});
   ASSERT_FALSE(refused.has_value());
   EXPECT_EQ(refused.error().code, Code::kInvalidArgument);

@@ -25,7 +25,8 @@ class NatsServer {
  public:
   ~NatsServer() { kill(); }
 
-  // False with a reason where nats-server is not installed or did not come up. `jetstream`: keys of that section.
+  // False with a reason where nats-server is not installed or did not come up. `jetstream`: keys of that
+  // section.
   bool start(const std::string& jetstream = "") {
     const std::string program = base::find_program("nats-server", "/usr/sbin:/usr/bin:/usr/local/bin");
     if (program.empty()) {
@@ -42,9 +43,10 @@ class NatsServer {
       port_ = free_port();
     }
     (void)base::write_file(store_.file("nats.conf"),
-                           fmt::format("listen: 127.0.0.1:{}\njetstream {{ store_dir: \"{}\"\n{}\n}}\n", port_,
-                                       store_.file("js"), jetstream));
-    auto child = base::Child::start({.argv = {program, "-c", store_.file("nats.conf"), "-l", store_.file("log")}});
+                           fmt::format("listen: 127.0.0.1:{}\njetstream {{ store_dir: \"{}\"\n{}\n}}\n",
+                                       port_, store_.file("js"), jetstream));
+    auto child =
+        base::Child::start({.argv = {program, "-c", store_.file("nats.conf"), "-l", store_.file("log")}});
     if (!child) {
       why_ = child.error().message;
       return false;

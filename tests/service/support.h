@@ -45,7 +45,8 @@ class PretendExecutor : public Executor {
             .feedback = "feedback on " + status,
             .code = spec.candidate};
   }
-  Outcome compile(const JobSpec&, const judge::StageCallback& on_stage, const std::function<bool()>&) override {
+  Outcome compile(const JobSpec&, const judge::StageCallback& on_stage,
+                  const std::function<bool()>&) override {
     ++executed_;
     on_stage("build");
     return {.status = "ok"};
