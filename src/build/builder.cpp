@@ -426,8 +426,11 @@ struct Builder::Impl {
     // bad inline assembly.
     std::string lib = options.runtime_dir + "/lib";
     const std::string torch_library = hardware() ? "musacoder_torch_cuda" : "musacoder_torch";
-    if (!base::exists(fmt::format("{}/lib{}.so", lib, torch_library)))
-      return infra(fmt::format("{}/lib{}.so is missing; build the project again", lib, torch_library));
+    std::vector<std::string> client_libraries = {torch_library};
+    if (!hardware()) client_libraries.emplace_back("musacoder_cudart");
+    for (const auto& name : client_libraries)
+      if (!base::exists(fmt::format("{}/lib{}.so", lib, name)))
+        return infra(fmt::format("{}/lib{}.so is missing; build the project again", lib, name));
     Step link, assemble;
     assemble.ok = true;
     std::string link_dir = scratch.file(result.headers + "-link"), ptx_dir = scratch.file(result.headers + "-ptx");

@@ -9,7 +9,7 @@ using nlohmann::json;
 
 json tensor(json more) {
   json node = {{"t", "tensor"}, {"dtype", "float32"}, {"shape", {2, 3}}, {"strides", {3, 1}}};
-  node.update(more);
+  if (more.is_object()) node.update(more);
   return node;
 }
 
