@@ -80,6 +80,8 @@ class SandboxTest : public ::testing::Test {
 TEST_F(SandboxTest, PolicyJsonRoundTripAndErrors) {
   Policy p;
   p.readable = {"/opt"};
+  p.devices = {"/dev/nvidia0"};
+  p.bound_addresses = false;
   p.wall_s = 1.5;
   p.memory_bytes = 1ull << 40;
   auto back = policy_from_json(to_json(p));
@@ -192,6 +194,31 @@ TEST_F(SandboxTest, FilesOutsideAreInvisible) {
     EXPECT_EQ(shell("cd / ; cat " + path, thin).process.out, "");
     EXPECT_EQ(shell("cd /; echo x > /var/tmp/escaped; echo $?", thin).process.out, "1\n");
   }
+}
+
+TEST_F(SandboxTest, DevicesAreShownWhenNamed) {
+  need("mount_ns");
+  if (::access("/dev/kmsg", F_OK) != 0) GTEST_SKIP() << "no /dev/kmsg here to name";
+  EXPECT_EQ(shell("test -c /dev/kmsg && echo yes").process.out, "");
+  Policy policy;
+  policy.devices = {"/dev/kmsg", "/dev/not-there"};
+  EXPECT_EQ(shell("test -c /dev/kmsg && echo yes; ls /dev | grep -c not-there; echo x > /proc/self/task/$$/comm && echo named", policy).process.out,
+            "yes\n0\nnamed\n");
+  EXPECT_EQ(shell("echo 1 > /proc/self/oom_score_adj || echo refused", policy).process.out, has(features, "landlock") ? "refused\n" : "");
+  policy.devices = {"/etc/passwd"};
+  base::SubprocessOptions o;
+  o.argv = {"/bin/true"};
+  auto refused = run_sandboxed(kLauncher, policy, o);
+  EXPECT_TRUE(!refused || !refused->process.exit.ok());
+}
+
+TEST_F(SandboxTest, AddressesAreUnboundWhereMemoryIsCountedOtherwise) {
+  Policy policy;
+  policy.memory_bytes = 256u << 20;
+  const char* reserve = "python3 -c 'import mmap; m = mmap.mmap(-1, 1 << 33, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=mmap.PROT_READ); print(len(m))'";
+  EXPECT_EQ(shell(reserve, policy).process.out, "");
+  policy.bound_addresses = false;
+  EXPECT_EQ(shell(reserve, policy).process.out, "8589934592\n");
 }
 
 TEST_F(SandboxTest, SystemFoldersAreReadOnly) {
