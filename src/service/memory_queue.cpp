@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "judge/verdict.h"
+#include "service/filter.h"
 #include "service/queue.h"
 
 namespace musacoder::service {
@@ -139,13 +140,8 @@ class MemoryQueue : public JobQueue {
     const Entry* before = filter.before.empty() ? nullptr : find(filter.before);
     for (auto it = jobs_.rbegin(); it != jobs_.rend() && jobs.size() < filter.limit; ++it) {
       const Job& job = it->second.job;
-      if ((before && job.sequence >= before->job.sequence) ||
-          (!filter.owner.empty() && job.spec.owner != filter.owner) ||
-          (!filter.task.empty() && job.spec.task_id != filter.task) ||
-          (filter.state && job.state != *filter.state) ||
-          (!filter.status.empty() && job.outcome.status != filter.status))
-        continue;
-      jobs.push_back(light(job));
+      if (before && job.sequence >= before->job.sequence) continue;
+      if (matches(job, filter)) jobs.push_back(light(job));
     }
     return jobs;
   }

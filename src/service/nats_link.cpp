@@ -116,6 +116,9 @@ struct NatsLink::Impl {
     natsConnection_Destroy(connection);
   }
 
+  // One message of a stream; null when there is none.
+  Result<std::optional<Message>> read(const std::string& stream, const jsDirectGetMsgOptions& which, const base::Deadline& deadline);
+
   // Calls `once(wait_ms, code)` until it is decided or the deadline has passed.
   template <typename Once>
   Result<Kind> insist(const char* doing, const base::Deadline& deadline, Once&& once) {
@@ -281,41 +284,38 @@ std::optional<NatsLink::Message> taken(natsMsg* message) {
 
 }  // namespace
 
-Result<std::optional<NatsLink::Message>> NatsLink::next(const std::string& stream, std::uint64_t sequence,
-                                                        const base::Deadline& deadline) {
+Result<std::optional<NatsLink::Message>> NatsLink::Impl::read(const std::string& stream,
+                                                              const jsDirectGetMsgOptions& which,
+                                                              const base::Deadline& deadline) {
   std::optional<Message> found;
-  MC_RETURN_IF_ERROR(impl_->insist("reading", deadline, [&](int wait_ms, jsErrCode*) {
+  MC_RETURN_IF_ERROR(insist("reading", deadline, [&](int wait_ms, jsErrCode*) {
     jsOptions o;
     jsOptions_Init(&o);
     o.Wait = wait_ms;
-    jsDirectGetMsgOptions get;
-    jsDirectGetMsgOptions_Init(&get);
-    get.Sequence = sequence;
-    get.NextBySubject = ">";
+    jsDirectGetMsgOptions get = which;
     MessageHandle message;
-    const natsStatus status = js_DirectGetMsg(&message.p, impl_->js, stream.c_str(), &o, &get);
+    const natsStatus status = js_DirectGetMsg(&message.p, js, stream.c_str(), &o, &get);
     if (status == NATS_OK) found = taken(message.p);
     return status;
   }));
   return found;
 }
 
+Result<std::optional<NatsLink::Message>> NatsLink::next(const std::string& stream, std::uint64_t sequence,
+                                                        const base::Deadline& deadline) {
+  jsDirectGetMsgOptions get;
+  jsDirectGetMsgOptions_Init(&get);
+  get.Sequence = sequence;
+  get.NextBySubject = ">";
+  return impl_->read(stream, get, deadline);
+}
+
 Result<std::optional<NatsLink::Message>> NatsLink::last(const std::string& stream, const std::string& subject,
                                                         const base::Deadline& deadline) {
-  std::optional<Message> found;
-  MC_RETURN_IF_ERROR(impl_->insist("reading", deadline, [&](int wait_ms, jsErrCode*) {
-    jsOptions o;
-    jsOptions_Init(&o);
-    o.Wait = wait_ms;
-    jsDirectGetMsgOptions get;
-    jsDirectGetMsgOptions_Init(&get);
-    get.LastBySubject = subject.c_str();
-    MessageHandle message;
-    const natsStatus status = js_DirectGetMsg(&message.p, impl_->js, stream.c_str(), &o, &get);
-    if (status == NATS_OK) found = taken(message.p);
-    return status;
-  }));
-  return found;
+  jsDirectGetMsgOptions get;
+  jsDirectGetMsgOptions_Init(&get);
+  get.LastBySubject = subject.c_str();
+  return impl_->read(stream, get, deadline);
 }
 
 Status NatsLink::purge(const std::string& stream, const std::string& subject,

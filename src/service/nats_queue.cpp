@@ -10,6 +10,7 @@
 
 #include "base/json_lines.h"
 #include "judge/verdict.h"
+#include "service/filter.h"
 #include "service/log.h"
 #include "service/nats_link.h"
 
@@ -561,13 +562,8 @@ class NatsQueue : public JobQueue {
       for (auto it = records_.jobs.rbegin(); it != records_.jobs.rend() && found.size() < filter.limit;
            ++it) {
         const Job& job = it->second.job;
-        if ((before && job.sequence >= before->job.sequence) ||
-            (!filter.owner.empty() && job.spec.owner != filter.owner) ||
-            (!filter.task.empty() && job.spec.task_id != filter.task) ||
-            (filter.state && job.state != *filter.state) ||
-            (!filter.status.empty() && job.outcome.status != filter.status))
-          continue;
-        found.push_back(it->second);
+        if (before && job.sequence >= before->job.sequence) continue;
+        if (matches(job, filter)) found.push_back(it->second);
       }
     }
     std::vector<Job> jobs;
