@@ -18,6 +18,7 @@
 #include "candidate/candidate.h"
 #include "device/device.h"
 #include "judge/exchange.h"
+#include "judge/json_fields.h"
 #include "judge/legality.h"
 #include "judge/reward.h"
 #include "judge/runner_client.h"
@@ -42,11 +43,6 @@ double seconds_since(Clock::time_point begin) { return std::chrono::duration<dou
 std::uint64_t random_seed() {
   std::random_device device;
   return (static_cast<std::uint64_t>(device()) << 16 ^ device()) & ((1ull << 48) - 1);
-}
-
-std::string text_of(const json& value, const char* key, const char* otherwise = "") {
-  auto it = value.find(key);
-  return it != value.end() && it->is_string() ? it->get<std::string>() : otherwise;
 }
 
 std::string as_text(const json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }

@@ -9,6 +9,7 @@
 #include <cstdlib>
 
 #include "base/hash.h"
+#include "judge/json_fields.h"
 
 namespace musacoder::judge {
 namespace {
@@ -21,11 +22,6 @@ constexpr std::size_t kOpenOnDevice = 32;   // their cached trials share a budge
 
 tl::unexpected<Error> ended(const std::string& status, const std::string& message) {
   return tl::unexpected<Error>(Error{Code::kUnavailable, status + "\n" + message});
-}
-
-std::string text_of(const json& value, const char* key, const char* otherwise = "") {
-  auto it = value.find(key);
-  return it != value.end() && it->is_string() ? it->get<std::string>() : otherwise;
 }
 
 }  // namespace

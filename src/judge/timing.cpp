@@ -9,6 +9,7 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "judge/exchange.h"
+#include "judge/json_fields.h"
 
 namespace musacoder::judge {
 namespace {
@@ -24,21 +25,11 @@ constexpr double kDrift = 0.05;             // of the eager baseline, beyond whi
 constexpr int kAgain = 2;                   // how often
 constexpr double kCompileSeconds = 300;     // torch.compile of one baseline
 
-double number(const json& value, const char* key, double otherwise = 0) {
-  auto it = value.find(key);
-  return it != value.end() && it->is_number() ? it->get<double>() : otherwise;
-}
-
-std::string text(const json& value, const char* key) {
-  auto it = value.find(key);
-  return it != value.end() && it->is_string() ? it->get<std::string>() : "";
-}
-
 // Bytes of the tensors of a list of slots.
 double slot_bytes(const json& slots) {
   double bytes = 0;
   for (const auto& slot : slots)
-    if (slot.is_object()) bytes += number(slot, "nbytes");
+    if (slot.is_object()) bytes += number_of(slot, "nbytes");
   return bytes;
 }
 
@@ -48,9 +39,9 @@ class Measurement {
 
   Result<TimingEnd> run() {
     MC_ASSIGN_OR_RETURN(device_, c_.lane.ask({{"op", "device"}}, 30));
-    flush_bytes_ = 2 * static_cast<std::uint64_t>(std::max(number(device_, "l2_bytes"), 32e6)) + (8u << 20);
-    timing_.conditions = fmt::format("{}, driver {}, torch {}, CUDA {}", text(device_, "name"), text(device_, "driver"),
-                                     text(device_, "torch"), text(device_, "cuda"));
+    flush_bytes_ = 2 * static_cast<std::uint64_t>(std::max(number_of(device_, "l2_bytes"), 32e6)) + (8u << 20);
+    timing_.conditions = fmt::format("{}, driver {}, torch {}, CUDA {}", text_of(device_, "name"), text_of(device_, "driver"),
+                                     text_of(device_, "torch"), text_of(device_, "cuda"));
     timing_.before = c_.device.state();
     MC_RETURN_IF_ERROR(baselines());
     for (int round = 0;; ++round) {
@@ -100,17 +91,17 @@ class Measurement {
     TimeSamples samples = summarize(reply.value("ms", std::vector<double>()));
     // `ready_ms`: making the inputs, which the candidate's hand-over does not do.
     const double sum = std::accumulate(samples.ms.begin(), samples.ms.end(), 0.0);
-    const double loop = number(reply, "loop_ms", watch.seconds() * 1e3);
+    const double loop = number_of(reply, "loop_ms", watch.seconds() * 1e3);
     if (!samples.ms.empty()) beside_ms_ = std::max(0.0, loop - sum) / static_cast<double>(samples.ms.size());
     return samples;
   }
 
   Status baselines() {
-    const std::string precision_free = c_.task.key + text(device_, "uuid") + text(device_, "name") + text(device_, "driver") +
-                                       text(device_, "torch") + text(device_, "cuda");
+    const std::string setting = c_.task.key + text_of(device_, "uuid") + text_of(device_, "name") + text_of(device_, "driver") +
+                                       text_of(device_, "torch") + text_of(device_, "cuda");
     for (const std::string& name : c_.config.baselines) {
       const std::string path = fmt::format("{}/baselines/{}.json", c_.config.cache_dir,
-                                           base::sha256_hex(fmt::format("{}\n{}\n{}", precision_free, name, kBaselineVersion)));
+                                           base::sha256_hex(fmt::format("{}\n{}\n{}", setting, name, kBaselineVersion)));
       json known;
       if (auto stored = base::read_file(path, 1 << 20)) known = json::parse(*stored, nullptr, false);
       if (!known.is_object() || (!known.contains("ms") && !known.contains("unavailable"))) {
@@ -129,7 +120,7 @@ class Measurement {
         else known["ms"] = reply->value("ms", json::array());
         if (base::make_dirs(c_.config.cache_dir + "/baselines")) (void)base::write_file_atomic(path, known.dump());
       }
-      if (known.contains("unavailable")) timing_.unavailable[name] = text(known, "unavailable");
+      if (known.contains("unavailable")) timing_.unavailable[name] = text_of(known, "unavailable");
       else timing_.baselines[name] = summarize(known.value("ms", std::vector<double>()));
     }
     return ok();
@@ -207,8 +198,8 @@ class Measurement {
       verify += watch.seconds() * 1e3;
       verified += static_cast<int>(count);
       if (!compared.value("pass", false))
-        return TimingEnd{text(compared, "status").empty() ? "correctness_error:values" : text(compared, "status"),
-                         fmt::format("a timed call gave another result than the calls that were tried before: {}", text(compared, "message")), {}, {}};
+        return TimingEnd{text_of(compared, "status").empty() ? "correctness_error:values" : text_of(compared, "status"),
+                         fmt::format("a timed call gave another result than the calls that were tried before: {}", text_of(compared, "message")), {}, {}};
       if (watching) {
         std::uint64_t ns = 0;
         for (const auto& launch : end.ledger.launches) ns += launch.nanoseconds;
@@ -238,9 +229,9 @@ class Measurement {
 
   // Outputs of one call, less what may still lie in the L2 cache, over the memory's peak bandwidth.
   double floor(const json& outputs) const {
-    const double bandwidth = number(device_, "bytes_per_s");
+    const double bandwidth = number_of(device_, "bytes_per_s");
     if (bandwidth <= 0 || outputs.empty()) return 0;
-    return std::max(0.0, slot_bytes(outputs[0]) - number(device_, "l2_bytes")) / bandwidth * 1e3;
+    return std::max(0.0, slot_bytes(outputs[0]) - number_of(device_, "l2_bytes")) / bandwidth * 1e3;
   }
 
   Result<TimingEnd> judge_times() {

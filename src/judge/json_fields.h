@@ -1,0 +1,21 @@
+// Fields of replies that may be missing or of another type: the value where it is what is wanted, else a default.
+//
+//   text_of(reply, "status", "infra:reference_runner")
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace musacoder::judge {
+
+inline std::string text_of(const nlohmann::json& object, const char* key, const char* otherwise = "") {
+  auto it = object.find(key);
+  return it != object.end() && it->is_string() ? it->get<std::string>() : otherwise;
+}
+
+inline double number_of(const nlohmann::json& object, const char* key, double otherwise = 0) {
+  auto it = object.find(key);
+  return it != object.end() && it->is_number() ? it->get<double>() : otherwise;
+}
+
+}  // namespace musacoder::judge
