@@ -859,7 +859,6 @@ bool Run::time() {
   if (end->status == "ok") {
     CallFacts facts{.report = end->ledger};
     facts.runner_copies = facts.report.internal;   // the runner restores, flushes and copies between timed calls
-    facts.reference_computes = true;
     if (const Legality legality = decide_legality(facts, policy_); !legality.legal) {
       verdict_.legal = false;
       set_level(verdict_, 3, false, "in a timed call: " + legality.cause);
