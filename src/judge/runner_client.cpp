@@ -16,6 +16,7 @@
 
 #include "base/files.h"
 #include "base/json_lines.h"
+#include "base/log.h"
 #include "base/subprocess.h"
 
 namespace musacoder::judge {
@@ -248,6 +249,7 @@ struct RunnerClient::Impl {
     if (auto reply = unasked()) return *reply;
     const std::string token = random_token();
     request["call"] = token;
+    const base::Stopwatch since_sent;
     if (auto sent = lines->write_line(as_line(request), deadline); !sent) return from_error(sent.error());
     double build_seconds = 0;
     std::vector<std::string> refused, cpu_ops, languages;
@@ -272,6 +274,7 @@ struct RunnerClient::Impl {
         if (auto sent = lines->write_line(*answer, deadline); !sent) return from_error(sent.error());
         continue;
       }
+      base::log_debug("candidate runner: {} after {:.1f} ms", event, since_sent.seconds() * 1e3);
       RunnerReply reply;
       reply.build_seconds = build_seconds;
       if (event == "exception") {

@@ -8,7 +8,9 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include "base/clock.h"
 #include "base/hash.h"
+#include "base/log.h"
 #include "judge/json_fields.h"
 
 namespace musacoder::judge {
@@ -65,7 +67,9 @@ Result<std::shared_ptr<TaskLane>> TaskLane::start(const JudgeConfig& config) {
 
 Result<json> TaskLane::ask(const json& request, double seconds) {
   const std::string op = text_of(request, "op");
+  const base::Stopwatch watch;
   auto reply = reference_->request(request, seconds);
+  base::log_debug("reference runner: {} took {:.1f} ms", op, watch.seconds() * 1e3);
   if (!reply) {
     for (auto& task : tasks_) task->generation = -1;   // whatever comes next knows no handle of this one
     if (reply.error().code == Code::kDeadlineExceeded)

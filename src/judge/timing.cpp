@@ -17,9 +17,9 @@ namespace {
 using nlohmann::json;
 
 constexpr int kBaselineVersion = 1;         // part of the key of stored baselines
-constexpr int kMaxHandovers = 60, kCallsAHandover = 10, kWatchedCalls = 3;
+constexpr int kMaxHandovers = 60, kCallsAHandover = 10, kWatchedCalls = 2;
 constexpr int kBracketCalls = 10;           // of the eager baseline, before and after the candidate
-constexpr double kEnoughMs = 600;           // of timed calls: slow ones are timed less often than asked,
+constexpr double kEnoughMs = 300;           // of timed calls: slow ones are timed less often than asked,
 constexpr std::size_t kFewestCalls = 10;    // but not less than this
 constexpr double kDrift = 0.05;             // of the eager baseline, beyond which everything is measured again
 constexpr int kAgain = 2;                   // how often

@@ -12,6 +12,7 @@ import torch
 
 from ..compare import Expected, _floating, _walk, allclose
 from ..tolerance import GOLD_ALONE, GOLD_EAGER, HONEST, SMALLEST_SCALE, Bounds, real
+from ..tree import tree_map
 from .tiles import Largest, flat, root_mean_square, same, same_memory, tile_of, tiles
 
 QUICK_TILE = 1 << 23       # small enough for what is made of a tile to stay in the L2 cache
@@ -46,6 +47,12 @@ class DeviceLeaf(Bounds):
         leaf.eager = leaf.gold = flat(real(eager))
         leaf.rms, leaf.gold_finite, leaf.eager_finite = other.rms, other.gold_finite, other.eager_finite
         leaf.relative, leaf.allowed, leaf.floor = other.relative, other.allowed + other.relative, other.floor
+        return leaf
+
+    def without_values(self):
+        """The budget alone."""
+        leaf = DeviceLeaf.__new__(DeviceLeaf)
+        leaf.__dict__.update(vars(self), eager=None, gold=None, local=None)
         return leaf
 
     def _scale(self, gold):
@@ -165,6 +172,16 @@ class DeviceExpected(Expected):
         made.eager = eager
         made.leaves = [(path, e, DeviceLeaf.like(e, other) if isinstance(other, Bounds) and _floating(e) else e)
                        for (path, (e,)), (_, _, other) in zip(_walk(eager), model.leaves, strict=True)]
+        return made
+
+    def without_values(self):
+        """Structure, shapes, dtypes and budgets of this, for `timed` and `compare.form`; no memory of the device is held."""
+        def shape_only(t):
+            return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta")
+        made = DeviceExpected.__new__(DeviceExpected)
+        made.eager = tree_map(shape_only, self.eager)
+        made.leaves = [(path, tree_map(shape_only, e), leaf.without_values() if isinstance(leaf, Bounds) else tree_map(shape_only, leaf))
+                       for path, e, leaf in self.leaves]
         return made
 
     def floats(self, leaf, got):
