@@ -243,6 +243,7 @@ class Run {
   std::vector<std::string> passed_digests_;   // of the outputs of trials that passed
   int windows_ = 0;
   int trials_ = config_.trials;
+  double call_ms_ = 0;                        // the quickest call of forward
 };
 
 void Run::execute() {
@@ -720,6 +721,7 @@ bool Run::trial(int index, bool reverse, Trial& result, int salt) {
     if (reply.refused.empty()) reply.refused = facts.report.refused_ops;
     if (reply.kind != ReplyKind::kDone) return failed(reply, "forward");
     note_reply(reply);
+    call_ms_ = call_ms_ > 0 ? std::min(call_ms_, reply.outer_ms) : reply.outer_ms;
     if (facts.report.fault) {
       verdict_.fault = facts.report.fault;
       set_level(verdict_, 1, false, verdict_.fault->message);
@@ -823,6 +825,8 @@ void Run::decide() {
   }
   std::uint64_t launches = 0;
   for (const auto& launch : verdict_.ledger.launches) launches += launch.count;
+  if (verdict_.ledger.retained_bytes > 0)
+    note(fmt::format("{} bytes of device memory that the candidate allocated itself outlive the call", verdict_.ledger.retained_bytes));
   set_level(verdict_, 3, true, fmt::format("{} launches of own kernels in {} calls", launches, windows_));
   verdict_.levels[4].detail = "not measured: the virtual GPU has no clock";
   finish("ok", "verified");
@@ -849,6 +853,7 @@ bool Run::time() {
                       .session = *session_,
                       .device = *lane_.device,
                       .seed = request_.seed ? request_.seed : lane_.seed,
+                      .call_ms = call_ms_,
                       .deadline = [this](double seconds) { return deadline(seconds); },
                       .cancelled = request_.cancelled},
                      timing);

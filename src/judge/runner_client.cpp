@@ -277,6 +277,7 @@ struct RunnerClient::Impl {
       base::log_debug("candidate runner: {} after {:.1f} ms", event, since_sent.seconds() * 1e3);
       RunnerReply reply;
       reply.build_seconds = build_seconds;
+      reply.outer_ms = (since_sent.seconds() - build_seconds) * 1e3;
       if (event == "exception") {
         reply.kind = ReplyKind::kException;
         read_exception(fields, reply);
@@ -407,10 +408,7 @@ RunnerReply RunnerClient::forward(int trial, std::uint64_t seed, const json& inp
 RunnerReply RunnerClient::timed(const json& request, const Deadline& deadline) {
   json message = request;
   message["op"] = "timed";
-  const base::Stopwatch watch;
-  RunnerReply reply = impl_->call(std::move(message), "timed", {}, deadline);
-  reply.outer_ms = watch.seconds() * 1e3;
-  return reply;
+  return impl_->call(std::move(message), "timed", {}, deadline);
 }
 
 Result<std::unique_ptr<RunnerClient>> ZygoteClient::spawn(const SpawnOptions& options, int device_fd) {

@@ -77,11 +77,11 @@ struct RunnerReply {
   std::vector<std::string> refused, cpu_ops;           // since the last event
   std::vector<std::string> languages;                  // kernel languages asked for that are not here: "triton"
   double build_seconds = 0;                            // spent in the build callback
+  double outer_ms = 0;                                 // all of the request but that, by the judge's own clock
   // timed
   std::vector<double> ms;                              // of each call, as the candidate's process says
   double first_ms = 0;
   int warm_calls = 0;
-  double outer_ms = 0;                                 // the whole request by the judge's own clock
 };
 
 using BuildCallback = std::function<build::BuildResult(const build::Extension&)>;

@@ -128,6 +128,7 @@ json write(const Timing& t) {
           {"handovers", t.handovers},
           {"outer_ms", number(t.outer_ms)},
           {"floor_ms", number(t.floor_ms)},
+          {"flops_floor_ms", number(t.flops_floor_ms)},
           {"ledger_ms", number(t.ledger_ms)},
           {"verify_ms", number(t.verify_ms)},
           {"before", write(t.before)},
@@ -204,7 +205,7 @@ json write(const vgpu::WindowReport& ledger) {
   return {{"launches", list(ledger.launches, [](const auto& launch) { return write(launch); })},
           {"vendor_calls", list(ledger.vendor_calls,
                                 [](const auto& call) {
-                                  return json{{"library", call.library}, {"function", call.function}, {"count", call.count}};
+                                  return json{{"library", call.library}, {"function", call.function}, {"count", call.count}, {"by_torch", call.by_torch}};
                                 })},
           {"refused_ops", ledger.refused_ops},
           {"h2d_bytes", ledger.h2d_bytes},
@@ -221,7 +222,9 @@ json write(const vgpu::WindowReport& ledger) {
           {"protocol_error", ledger.protocol_error},
           {"threads", ledger.threads},
           {"dropped", ledger.dropped},
-          {"internal", ledger.internal}};
+          {"internal", ledger.internal},
+          {"allocated_bytes", ledger.allocated_bytes},
+          {"retained_bytes", ledger.retained_bytes}};
 }
 
 // Reads fields of one object into members. A missing key leaves the default; a wrong type or range records the first
@@ -438,6 +441,7 @@ void read(const Reader& in, Timing& t) {
   in.read("handovers", t.handovers);
   in.read("outer_ms", t.outer_ms);
   in.read("floor_ms", t.floor_ms);
+  in.read("flops_floor_ms", t.flops_floor_ms);
   in.read("ledger_ms", t.ledger_ms);
   in.read("verify_ms", t.verify_ms);
   in.read("before", t.before);
@@ -519,6 +523,7 @@ void read(const Reader& in, vgpu::WindowReport& ledger) {
     item.read("library", call.library);
     item.read("function", call.function);
     item.read("count", call.count);
+    item.read("by_torch", call.by_torch);
   });
   in.read("refused_ops", ledger.refused_ops);
   in.read("h2d_bytes", ledger.h2d_bytes);
@@ -536,6 +541,8 @@ void read(const Reader& in, vgpu::WindowReport& ledger) {
   in.read("threads", ledger.threads);
   in.read("dropped", ledger.dropped);
   in.read("internal", ledger.internal);
+  in.read("allocated_bytes", ledger.allocated_bytes);
+  in.read("retained_bytes", ledger.retained_bytes);
 }
 
 }  // namespace

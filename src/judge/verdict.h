@@ -69,6 +69,7 @@ struct Timing {
   int warm_calls = 0, verified_calls = 0, handovers = 0;
   double outer_ms = 0;                 // a call and all that is beside it, by the judge's clock
   double floor_ms = 0;                 // by bytes that had to be written
+  double flops_floor_ms = 0;           // the reference's FLOPs at the GPU's peak in any precision; 0 unknown. Decides nothing
   double ledger_ms = 0;                // GPU time of kernels, copies and fills in a call, by the ledger; 0 unknown
   double verify_ms = 0;                // comparing one timed call's outputs
   device::GpuState before, after;

@@ -31,7 +31,7 @@ from .tiles import digest, memory, same, tile_of, tiles
 
 MEMORY_SHARE = 0.35       # of the device's memory: inputs, outputs, parameters and buffers of a task together
 INPUT_SHARE = 0.6         # of which inputs may take this part
-CACHE_SHARE = 0.25        # of the device's memory: inputs and expected values of trials, over all open tasks
+CACHE_SHARE = 0.35        # of the device's memory: inputs and expected values of trials, over all open tasks
 TIMED_SHARE = 0.25        # of the device's memory: the arena of timed calls
 TIMED, TIMED_KEPT = "timed", 256 << 20   # results of timed calls up to so many bytes are kept like trials
 INPUTS_KEPT = 256 << 20   # larger inputs of a trial are made again from their seed whenever they are laid out
