@@ -32,6 +32,7 @@ Result<judge::JudgeConfig> judge_config(const JudgeOptions& options) {
   config.timed_calls = options.timed_calls;
   config.baselines = options.baselines;
   std::erase(config.baselines, "none");
+  config.sanitize = options.sanitize;
   config.gpu = options.gpu;
   config.policy = options.policy;
   config.trials = options.trials;

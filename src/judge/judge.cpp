@@ -22,6 +22,7 @@
 #include "judge/legality.h"
 #include "judge/reward.h"
 #include "judge/runner_client.h"
+#include "judge/sanitize.h"
 #include "judge/task_lane.h"
 #include "judge/timing.h"
 
@@ -138,7 +139,7 @@ struct Judge::Impl {
   base::TempDir scratch_root;  // holds one folder a candidate
   std::uint64_t seed = 0;
   std::string last_code;
-
+  std::unique_ptr<Judge> virtual_gpu;   // checks candidates where no sanitizer is installed
 };
 
 // One candidate's way through the levels. Each step returns false when the verdict is decided.
@@ -182,6 +183,9 @@ class Run {
   bool construct();
   bool trials();
   bool time();
+  void sanitize();
+  void sanitize_on_virtual_gpu();
+  void found_fault(const std::string& tool, const std::string& status, const device::Fault& fault);
   // `salt` varies the seed of inputs that are drawn more than once.
   bool trial(int index, bool reverse, Trial& result, int salt = 0);
   void built();
@@ -265,6 +269,7 @@ void Run::execute() {
     if (!cancelled() && verdict_.exception_message.find(kNoRoom) != std::string::npos) attempt();
     if (!cancelled() && retry_with_pinned_sizes()) attempt();
     look_along_axes();
+    sanitize();
   }
   if (cancelled()) finish("infra:cancelled", "the job was cancelled");
   verdict_.reward = reward_of(verdict_).value;
@@ -889,6 +894,85 @@ bool Run::time() {
   return true;
 }
 
+// Below a memory checker, once more, at reduced sizes (judge/sanitize.h). Only what could be looked at is: a candidate that runs.
+void Run::sanitize() {
+  const std::string kind = status_class(verdict_.status);
+  if (config_.sanitize.empty() || cancelled() || request_.compile_only) return;
+  if (kind != "ok" && kind != "correctness_error" && kind != "runtime_error") return;
+  if (verdict_.status == "correctness_error:parameters" || verdict_.status == "runtime_error:timeout") return;
+  if (!on_hardware()) {
+    note("--sanitize: the virtual GPU checks every access anyway");
+    return;
+  }
+  stage("sanitize");
+  StageTimer timer(verdict_, "sanitize");
+  const auto sanitizer = find_compute_sanitizer();
+  if (!sanitizer) return sanitize_on_virtual_gpu();
+  for (const std::string& tool : config_.sanitize) {
+    auto scratch = base::TempDir::create_in(lane_.scratch_root.path(), "sanitizer");
+    if (!scratch) return;
+    std::optional<SanitizerFault> fault;
+    auto done = run_sanitizer({.config = config_,
+                               .task_id = request_.task_id,
+                               .task_code = request_.task_code,
+                               .policy = policy_,
+                               .candidate = candidate_,
+                               .lane = tasks(),
+                               .zygote = *lane_.shared->zygote,
+                               .device = *lane_.device,
+                               .scratch = scratch->path(),
+                               .seed = request_.seed ? request_.seed : lane_.seed,
+                               .build = [this](const build::Extension& extension) { return lane_.shared->builder->build(extension); },
+                               .hold = [this] { return wait_for_lane(); },
+                               .deadline = [](double seconds) { return base::Deadline::in(seconds); }},
+                              *sanitizer, tool, fault);
+    verdict_.sanitized.push_back(done ? std::move(*done) : Sanitized{.tool = "compute-sanitizer " + tool, .message = done.error().message});
+    if (fault) found_fault("compute-sanitizer", fault->status, fault->fault);
+  }
+}
+
+void Run::sanitize_on_virtual_gpu() {
+  Sanitized& done = verdict_.sanitized.emplace_back(Sanitized{.tool = "vgpu"});
+  {
+    std::lock_guard lock(lane_.shared->virtual_gpu_mutex);
+    JudgeConfig config = config_;
+    config.backend = "vgpu";
+    config.sanitize.clear();
+    if (!lane_.shared->virtual_gpu) {
+      auto shared = Shared::create(config);
+      if (!shared) return void(done.message = shared.error().message);
+      lane_.shared->virtual_gpu = std::move(*shared);
+    }
+    if (!lane_.virtual_gpu) {
+      auto judge = Judge::create(config, lane_.shared->virtual_gpu);
+      if (!judge) return void(done.message = judge.error().message);
+      lane_.virtual_gpu = std::move(*judge);
+    }
+  }
+  JudgeRequest request = request_;
+  const Verdict checked = lane_.virtual_gpu->judge(request);
+  done.ran = is_candidate_fault(checked.status) || checked.status == "ok";
+  done.message = checked.status == "ok" ? "nothing found" : fmt::format("{}: {}", checked.status, checked.cause);
+  if (!checked.fault || status_class(checked.status) != "runtime_error") return;
+  done.findings = 1;
+  found_fault("the virtual GPU", checked.status, *checked.fault);
+}
+
+// A verified candidate is one no longer; of one that failed already the place becomes known.
+void Run::found_fault(const std::string& tool, const std::string& status, const device::Fault& fault) {
+  if (verdict_.status == "ok") {
+    verdict_.fault = fault;
+    verdict_.correct = false;
+    set_level(verdict_, 1, false, fault.message);
+    finish(status, fmt::format("{} found at reduced sizes: {}", tool, fault.message));
+  } else if (verdict_.status == status && (!verdict_.fault || verdict_.fault->line == 0)) {
+    verdict_.fault = fault;
+    verdict_.cause += fmt::format("; {} at reduced sizes: {}", tool, fault.message);
+  } else {
+    note(fmt::format("{} found at reduced sizes: {}", tool, fault.message));
+  }
+}
+
 // On real hardware a second try where the first says nothing about the candidate: the device or the reference runner was lost,
 // or memory ran out while our own side held some that it can do without. True: a new attempt is prepared.
 bool Run::retry_on_device() {
@@ -1004,6 +1088,7 @@ Result<std::shared_ptr<Shared>> Shared::create(const JudgeConfig& config) {
   MC_ASSIGN_OR_RETURN(shared->zygote, ZygoteClient::start(zygote));
   if (device->capabilities().real_hardware) {
     MC_ASSIGN_OR_RETURN(shared->lane, TaskLane::start(config));
+    shared->seed = config.seed ? config.seed : random_seed();
   }
   shared->installation = Installation::of(config.python);
   shared->environment = {{"musacoder", MUSACODER_VERSION},
@@ -1031,6 +1116,7 @@ Result<std::unique_ptr<Judge>> Judge::create(const JudgeConfig& config, std::sha
     MC_ASSIGN_OR_RETURN(impl->shared, Shared::create(config));
   }
   impl->lane = impl->shared->lane;
+  if (impl->shared->seed) impl->seed = impl->shared->seed;
   if (!impl->lane) {
     MC_ASSIGN_OR_RETURN(impl->lane, TaskLane::start(config));
   }

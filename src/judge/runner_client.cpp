@@ -376,6 +376,10 @@ pid_t RunnerClient::pid() const { return impl_->pid; }
 const std::vector<std::string>& RunnerClient::sandbox() const { return impl_->sandbox; }
 RunnerExit RunnerClient::stop() { return impl_->stop(0); }
 RunnerExit RunnerClient::wait_then_stop(double grace_s) { return impl_->stop(grace_s); }
+RunnerExit RunnerClient::end(double grace_s) {
+  if (impl_->lines) static_cast<void>(impl_->lines->write_line(as_line({{"op", "exit"}}), Deadline::in(1)));
+  return impl_->stop(grace_s);
+}
 
 RunnerReply RunnerClient::start(const Deadline& deadline) { return impl_->call({{"op", "start"}}, "started", {}, deadline); }
 
@@ -430,6 +434,7 @@ Result<std::unique_ptr<RunnerClient>> ZygoteClient::spawn(const SpawnOptions& op
                         {"readable", options.readable},
                         {"devices", options.devices},
                         {"environment", options.environment},
+                        {"under", options.under},
                         {"gpu", options.gpu}};
   json reply;
   {

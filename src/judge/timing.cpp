@@ -21,7 +21,7 @@ constexpr int kMaxHandovers = 60, kCallsAHandover = 10, kWatchedCalls = 2;
 constexpr int kBracketCalls = 10;           // of the eager baseline, before and after the candidate,
 constexpr int kSlowBracketCalls = 5;        // and where a call takes longer than
 constexpr double kSlowMs = 2;               // this
-constexpr double kEnoughMs = 300;           // of timed calls: slow ones are timed less often than asked,
+constexpr double kEnoughMs = 240;           // of timed calls: slow ones are timed less often than asked,
 constexpr std::size_t kFewestCalls = 10;    // but not less than this
 constexpr double kDrift = 0.05;             // of the eager baseline, beyond which everything is measured again
 constexpr int kAgain = 2;                   // how often
@@ -159,7 +159,10 @@ class Measurement {
       if (total_ms > kEnoughMs && ms.size() >= kFewestCalls && handover > watched) break;
       if (c_.cancelled && c_.cancelled()) return end;
       const bool watching = handover == watched;
-      const int wanted = std::min(watching ? kWatchedCalls : c_.config.timed_calls - static_cast<int>(ms.size()), per_handover_);
+      int left = c_.config.timed_calls - static_cast<int>(ms.size());
+      if (ms.size() >= kFewestCalls)   // as many as are still worth their time
+        left = std::clamp(static_cast<int>(std::ceil((kEnoughMs - total_ms) / std::max(total_ms / static_cast<double>(ms.size()), 1e-6))), 1, left);
+      const int wanted = std::min(watching ? kWatchedCalls : left, per_handover_);
       const std::uint64_t seed = next_seed();
       MC_ASSIGN_OR_RETURN(json prepared, prepare(wanted, seed, handover % 3 == 2));
       if (const int fit = fresh_calls(prepared); fit < wanted) {   // memory allows no more: fewer calls, every one fresh and compared

@@ -137,6 +137,10 @@ json write(const Timing& t) {
           {"remarks", t.remarks}};
 }
 
+json write(const Sanitized& s) {
+  return {{"tool", s.tool}, {"ran", s.ran}, {"message", s.message}, {"findings", s.findings}};
+}
+
 json write(const build::Diagnostic& d) {
   return {{"severity", name_of(kSeverities, d.severity)}, {"file", d.file}, {"line", d.line},
           {"candidate_line", d.candidate_line}, {"message", d.message}, {"kind", d.kind}};
@@ -572,6 +576,7 @@ json to_json(const Verdict& v) {
       {"builds", list(v.builds, [](const auto& result) { return write(result); })},
       {"exception", nullptr},
       {"fault", v.fault ? write(*v.fault) : json(nullptr)},
+      {"sanitized", list(v.sanitized, [](const auto& one) { return write(one); })},
       {"ledger", write(v.ledger)},
       {"outside", write(v.outside)},
       {"refused_ops", v.refused_ops},
@@ -631,6 +636,13 @@ Result<Verdict> verdict_from_json(const json& object) {
     exception.read("line", v.exception_line);
   });
   in.object("fault", [&](const Reader& fault) { read(fault, v.fault.emplace()); });
+  in.objects("sanitized", [&](const Reader& item) {
+    Sanitized& one = v.sanitized.emplace_back();
+    item.read("tool", one.tool);
+    item.read("ran", one.ran);
+    item.read("message", one.message);
+    item.read("findings", one.findings);
+  });
   in.object("ledger", [&](const Reader& ledger) { read(ledger, v.ledger); });
   in.object("outside", [&](const Reader& outside) { read(outside, v.outside); });
   in.read("refused_ops", v.refused_ops);

@@ -77,6 +77,14 @@ struct Timing {
   std::vector<std::string> remarks;
 };
 
+// What a memory checker found where it was asked for (JudgeConfig::sanitize).
+struct Sanitized {
+  std::string tool;                    // "compute-sanitizer memcheck", "vgpu"
+  bool ran = false;
+  std::string message;                 // the first finding, or why it did not run
+  int findings = 0;
+};
+
 struct Verdict {
   int version = kVerdictVersion;
   std::string task, task_hash, candidate_hash, backend = "vgpu", gpu = "h200", policy = "strict";
@@ -93,6 +101,7 @@ struct Verdict {
   std::string exception_type, exception_message, traceback;
   int exception_line = 0;
   std::optional<vgpu::Fault> fault;
+  std::vector<Sanitized> sanitized;    // in the order in which the tools ran
   vgpu::WindowReport ledger;           // summed over the windows
   vgpu::WindowReport outside;          // the device's work beside the windows, the runner's own copies of state among it
   std::vector<std::string> refused_ops, cpu_ops;
