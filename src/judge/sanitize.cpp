@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "base/files.h"
+#include "base/json_lines.h"
 #include "base/subprocess.h"
 #include "judge/json_fields.h"
 #include "judge/tensor_tree.h"
@@ -209,8 +210,9 @@ Result<Given> scaled_task(const SanitizeContext& c, const std::string& folder) {
 }  // namespace
 
 std::optional<std::string> find_compute_sanitizer() {
+  if (const char* given = std::getenv("MUSACODER_COMPUTE_SANITIZER"); given && *given)
+    return base::is_executable(given) ? std::optional<std::string>(given) : std::nullopt;
   std::vector<std::string> places;
-  if (const char* given = std::getenv("MUSACODER_COMPUTE_SANITIZER")) places.push_back(given);
   places.push_back(base::find_program("compute-sanitizer"));
   std::error_code error;
   for (std::filesystem::directory_iterator it("/usr/local", error), end; !error && it != end; it.increment(error))
