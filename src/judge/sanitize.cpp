@@ -310,6 +310,7 @@ Result<Sanitized> run_sanitizer(const SanitizeContext& c, const std::string& san
     out.message = fault->fault.message;
   } else if (!step.empty()) {
     out.message = step;
+    if (text && !text->empty()) out.message += "; the sanitizer's report: " + text->substr(0, 600);
   } else {
     out.ran = true;
     out.message = "nothing found";
