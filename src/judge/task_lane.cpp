@@ -39,6 +39,7 @@ TaskLane::Hold::Hold(TaskLane& lane) : lane_(lane) {
   std::unique_lock lock(lane_.mutex_);
   const std::uint64_t ticket = lane_.last_++;
   lane_.turn_.wait(lock, [&] { return lane_.serving_ == ticket; });
+  lock.unlock();
   if (lane_.gpu_lock_)
     while (::flock(lane_.gpu_lock_.get(), LOCK_EX) != 0 && errno == EINTR) {
     }
