@@ -929,6 +929,7 @@ void Run::sanitize() {
     verdict_.sanitized.push_back(done ? std::move(*done) : Sanitized{.tool = "compute-sanitizer " + tool, .message = done.error().message});
     if (fault) found_fault("compute-sanitizer", fault->status, fault->fault);
   }
+  if (std::none_of(verdict_.sanitized.begin(), verdict_.sanitized.end(), [](const Sanitized& one) { return one.ran; })) sanitize_on_virtual_gpu();
 }
 
 void Run::sanitize_on_virtual_gpu() {

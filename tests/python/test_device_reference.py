@@ -536,6 +536,64 @@ def test_inputs_that_no_seed_repeats_are_kept(tmp_path, monkeypatch):
     assert trial.inputs is not None
 
 
+def test_checksums_see_every_element_and_its_place(monkeypatch):
+    from musaref.device import tiles
+    monkeypatch.setattr(tiles, "WORDS", 50)
+    monkeypatch.setattr(tiles, "_weights", {})
+    g = torch.Generator().manual_seed(3)
+    x = torch.randn(1003, generator=g)
+    first = tiles.checksum([x, x[:7]])
+    assert first == tiles.checksum([x.clone(), x[:7].clone()])
+    seen = {first}
+    for i in range(0, 1003, 17):
+        y = x.clone()
+        y[i] += 1e-6
+        seen.add(tiles.checksum([y, x[:7]]))
+    for i, j in ((0, 1), (0, 2), (3, 900), (1001, 1002)):
+        y = x.clone()
+        y[i], y[j] = x[j], x[i]
+        seen.add(tiles.checksum([y, x[:7]]))
+    assert len(seen) == 1 + 59 + 4
+    assert tiles.checksum([x.view(17, 59), x[:7]]) not in seen
+    assert tiles.checksum([]) != tiles.checksum([x[:0]])
+
+
+def test_a_place_drawn_twice_has_one_value():
+    from musaref.distributions import OUTLIER, sample
+    x = sample("sparse_outliers", (3000,), torch.float32, torch.Generator().manual_seed(5))
+    assert {OUTLIER, -OUTLIER} >= set(x[x.abs() >= OUTLIER / 2].tolist())
+    many = sample("sparse_outliers", (4_000_000,), torch.float32, torch.Generator().manual_seed(5))
+    signs = many[many.abs() == OUTLIER].sign()
+    assert 3900 < signs.numel() <= 4000 and abs(float(signs.mean())) < 0.1
+    # The same places in another order of writing.
+    g = torch.Generator().manual_seed(6)
+    where = torch.randint(0, 50, (400,), generator=g)
+    sign = (where * 0x9E3779B1 >> 17 & 1) * 2 - 1
+    forth, back = torch.zeros(50, dtype=torch.int64), torch.zeros(50, dtype=torch.int64)
+    for k in range(400):
+        forth[where[k]] = sign[k]
+        back[where[399 - k]] = sign[399 - k]
+    assert torch.equal(forth, back)
+
+
+def test_timed_inputs_that_no_seed_repeats_blame_nobody(tmp_path):
+    code = source("def forward(self, x):\n    return x * 3", inputs="[torch.full((40, 33), float(next(COUNT)))]",
+                  constants="import itertools\nCOUNT = itertools.count(1)\n")
+    context = Context("cpu", str(tmp_path))
+    task = DeviceTask(code, "t", Options(scale="full", device="host"), context)
+    reply = task.lay_timed(2, 5)
+    laid, claims = context.arena.owner, []
+    for k, node in enumerate(reply["sets"]):
+        offset = node["items"][0]["arena"]
+        slot, dtype = laid.slots[k][0]
+        x = context.arena.range(offset, offset + slot.nbytes).view(torch.float32)
+        context.arena.view(laid.inputs[0], torch.float32).copy_(x)
+        context.arena.view(slot, dtype).copy_(x * 3)
+        claims.append({"t": "tensor", "dtype": "float32", "shape": [40, 33], "strides": [33, 1], "device": "cuda", "slot": 0})
+    compared = task.compare_timed(claims)
+    assert not compared["pass"] and compared["status"] == "inconclusive:random"
+
+
 def test_exact_results_hold_no_second_copy():
     x = torch.randn(50, 40)
     x[0, 0], x[1, 1] = math.nan, math.inf

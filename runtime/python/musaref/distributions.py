@@ -46,7 +46,8 @@ def sample(name, shape, dtype, generator):
         values = torch.where(pick < DENSITY, values, torch.zeros((), dtype=wide, device=values.device))
         count = max(1, values.numel() // 1000) if values.numel() else 0
         where = torch.randint(0, max(1, values.numel()), (count,), generator=generator, device=generator.device)
-        sign = torch.randint(0, 2, (count,), generator=generator, device=generator.device) * 2 - 1
+        # The sign follows from the place: one that is drawn twice gets the same value, whichever of the two a GPU writes last.
+        sign = (where * 0x9E3779B1 >> 17 & 1) * 2 - 1
         values.view(-1)[where] = sign.to(wide) * (OUTLIER_HALF if half else OUTLIER)
     elif name == "constant_rows":
         rows = list(shape)

@@ -27,7 +27,7 @@ from .arena import ALIGN, SLACK, Arena, Plan
 from .expected import DeviceExpected
 from .facts import free_bytes, total_bytes
 from .place import OnDevice
-from .tiles import digest, memory, same, tile_of, tiles
+from .tiles import checksum, digest, memory, same, tile_of, tiles
 
 MEMORY_SHARE = 0.35       # of the device's memory: inputs, outputs, parameters and buffers of a task together
 INPUT_SHARE = 0.6         # of which inputs may take this part
@@ -45,6 +45,7 @@ CHEAP_ELEMENTS = 1 << 29  # and where inputs and outputs together have no more e
 NAIVE_STEPS = 32768       # naive sums are added term by term for all rows at once: at most so many terms a row,
 NAIVE_ON_HOST = 1 << 24   # or on the host, where they have no more elements than this
 EMPTY_SHARE = 0.1         # memory that torch holds without using it goes back when it is more than this share
+UNREPEATABLE = {"status": "inconclusive:random", "message": "the task's inputs are not the same each time they are made from one seed"}
 
 
 class NotCheap(Exception):
@@ -239,7 +240,7 @@ class DeviceTask(Task):
         if trial.inputs is not None or trial.made_inputs is None:
             return trial
         trial.inputs, _ = self._stage("get_inputs", self.make_inputs, trial.distribution, trial.seed)
-        if digest([t for _, t in leaves(trial.inputs) if isinstance(t, torch.Tensor)]) == trial.made_inputs:
+        if _sum_of(trial.inputs) == trial.made_inputs:
             return trial
         self.repeats = False
         self.context.cached.pop((self, (trial.distribution, trial.seed)), None)
@@ -251,7 +252,7 @@ class DeviceTask(Task):
         if not self.repeats or trial.inputs is None or trial.skipped or nbytes(trial.inputs) <= INPUTS_KEPT:
             return
         if trial.made_inputs is None:
-            trial.made_inputs = digest([t for _, t in leaves(trial.inputs) if isinstance(t, torch.Tensor)])
+            trial.made_inputs = _sum_of(trial.inputs)
         trial.inputs = None
         if (self, (trial.distribution, trial.seed)) in self.context.cached:
             self.context.keep(self, (trial.distribution, trial.seed), self._bytes_of(trial))
@@ -550,7 +551,13 @@ class DeviceTask(Task):
             # Single elements may be more sensitive than this task's usual budget knows: the full measure decides.
             trial = self._make_trial(0, seed)
             result = self.verdict(trial, got)
+        if not result["pass"] and not self._repeatable(seed):
+            result.update(UNREPEATABLE)
         return result, result["total"]
+
+    def _repeatable(self, seed):
+        """Whether a seed gives the same inputs each time: scatter and kin need not, on a GPU."""
+        return self.repeats and len({_sum_of(self._stage("get_inputs", self.make_inputs, "own", seed)[0]) for _ in range(3)}) == 1
 
     def _place_unchanged(self, laid, calls, reply):
         seed = laid.seeds[(calls - 1) % laid.sets]
@@ -558,8 +565,11 @@ class DeviceTask(Task):
         now = self._inputs_now(inputs, laid.inputs)
         for (path, a), (_, b) in zip(leaves(inputs), leaves(now), strict=True):
             if isinstance(a, torch.Tensor) and not same(a, b):
-                reply.update({"pass": False, "failed": calls - 1, "status": "cheating:input_mutation", "message":
-                              f"input {_place(path)} is not as the last timed call got it; the reference leaves it alone"})
+                if self._repeatable(seed):
+                    reply.update({"pass": False, "failed": calls - 1, "status": "cheating:input_mutation", "message":
+                                  f"input {_place(path)} is not as the last timed call got it; the reference leaves it alone"})
+                elif reply["pass"]:
+                    reply.update({"pass": False, "failed": calls - 1, **UNREPEATABLE})
                 return
 
     # ---- the host's part ----
@@ -588,6 +598,10 @@ class DeviceTask(Task):
     def bytes(self):
         state = nbytes([t for _, _, t in self.reference.state()]) if self.reference is not None else 0
         return 3 * state
+
+
+def _sum_of(tree):
+    return checksum([t for _, t in leaves(tree) if isinstance(t, torch.Tensor)])
 
 
 def _place(path):
