@@ -68,7 +68,7 @@ struct Fault {
   std::string tensor;                         // label of the nearest allocation, e.g. "input 0 float32[64,64]"
   std::uint64_t tensor_bytes = 0;
   std::int64_t offset_bytes = 0;              // of the access from that allocation's start; may be negative or past the end
-  std::string file;                           // source file from .loc, with its line
+  std::string file;                           // name of the source file from .loc, without its folder, with the line
   std::uint32_t line = 0;
   std::string detail;                         // assert text, instruction, or limit
   std::string message;                        // one human sentence made of the above

@@ -32,6 +32,12 @@ bool is_library_file(std::string_view path) {
          path.find("/cccl/") != path.npos;
 }
 
+std::string base_name(const std::string& path) {
+  std::size_t slash = path.rfind('/');
+  return slash == std::string::npos ? path : path.substr(slash + 1);
+}
+
+// The folder is a scratch folder of the build and says nothing to the reader.
 void find_location(const ptx::Module& module, const ptx::Instruction* origin, Fault& f) {
   if (!origin || origin->location < 0) return;
   const ptx::Location* at = &module.locations[std::size_t(origin->location)];
@@ -42,13 +48,8 @@ void find_location(const ptx::Module& module, const ptx::Instruction* origin, Fa
   for (unsigned depth = 0; depth < 64 && at->inlined_at >= 0 && (is_library_file(path(*at)) || at->line == 0); ++depth)
     at = &module.locations[std::size_t(at->inlined_at)];
   if (at->line == 0) return;
-  f.file = path(*at);
+  f.file = base_name(path(*at));
   f.line = at->line;
-}
-
-std::string base_name(const std::string& path) {
-  std::size_t slash = path.rfind('/');
-  return slash == std::string::npos ? path : path.substr(slash + 1);
 }
 
 }  // namespace
@@ -134,7 +135,7 @@ void compose_message(Fault& f) {
   }
   f.message = fmt::format("{}: {} by thread ({},{},{}) of block ({},{},{})", f.kernel, what, f.thread[0], f.thread[1], f.thread[2],
                           f.block[0], f.block[1], f.block[2]);
-  if (f.line) f.message += fmt::format(", {}:{}", base_name(f.file), f.line);
+  if (f.line) f.message += fmt::format(", {}:{}", f.file, f.line);
 }
 
 }  // namespace exec
