@@ -55,6 +55,9 @@ int run_worker(const WorkerOptions& options) {
   std::unique_ptr<service::JobQueue> queue;
   const auto role = service::role_from_name(options.role);
   if (!role) return refuse({Code::kInvalidArgument, "the role is both, compile or execute"});
+  if (!options.gpu_arch.empty() && *role != service::WorkerRole::kCompile)
+    return refuse({Code::kInvalidArgument, "--gpu-arch goes with --role compile: other workers build for the GPU that they have"});
+  judge->also_gpu_arch = options.gpu_arch;
   const bool by_http = options.queue.rfind("http", 0) == 0;
   service::HttpSourceConfig http{.url = options.queue, .ca_file = options.ca_file};
   if (by_http || options.artifacts.rfind("http", 0) == 0) {

@@ -115,6 +115,7 @@ int run_serve(const ServeOptions& options);
 struct WorkerOptions {
   std::string queue;                // sqlite:PATH, nats://HOST:PORT[/PREFIX], http://HOST:PORT or https://HOST:PORT
   std::string role = "both";        // "compile": builds, runs nothing; "execute": leaves builds to those
+  std::string gpu_arch;             // of a compile worker: builds for that NVIDIA architecture too
   std::string artifacts;            // where builds are shared: dir:PATH, nats://…, http://…; empty: see run_worker()
   std::string token_file;           // its first line; else $MUSACODER_TOKEN
   std::string ca_file;              // PEM, for https

@@ -201,6 +201,8 @@ int main(int argc, char** argv) {
   worker_app->add_option("--role", worker.role, "compile: build only, for workers that execute; execute: leave building to those; both")
       ->capture_default_str()
       ->check(CLI::IsMember({"compile", "execute", "both"}));
+  worker_app->add_option("--gpu-arch", worker.gpu_arch, "role compile: builds for lanes on NVIDIA GPUs of this compute capability too, e.g. 90; no GPU is needed")
+      ->check(CLI::IsMember({"75", "80", "86", "87", "89", "90", "100", "103", "120"}));
   worker_app->add_option("--artifacts", worker.artifacts,
                          "where workers share what they built: dir:PATH, nats://…, http://…; else the queue's server, or the cache folder");
   worker_app->add_option("--token-file", worker.token_file, "file with the worker's token; else $MUSACODER_TOKEN");

@@ -430,6 +430,8 @@ build::BuildResult Run::build(const build::Extension& extension) {
   StageTimer timer(verdict_, "build");
   const auto begin = Clock::now();
   build::BuildResult result = lane_.shared->builder->build(extension);
+  // What comes of it is for others: they build again where it failed, and say why.
+  if (request_.compile_only && lane_.shared->gpu_builder && result.ok) static_cast<void>(lane_.shared->gpu_builder->build(extension));
   build_seconds_ += seconds_since(begin);
   for (auto& diagnostic : result.diagnostics) {
     // Lines of a source string become lines of the candidate's file where its literal is known.
@@ -1080,6 +1082,12 @@ Result<std::shared_ptr<Shared>> Shared::create(const JudgeConfig& config) {
                                                                          .python = config.python,
                                                                          .gpu_arch = device->architecture(),
                                                                          .shared = config.artifacts});
+  if (!config.also_gpu_arch.empty())
+    shared->gpu_builder = std::make_unique<build::Builder>(build::BuildOptions{.runtime_dir = config.runtime_dir,
+                                                                               .cache_dir = config.cache_dir,
+                                                                               .python = config.python,
+                                                                               .gpu_arch = config.also_gpu_arch,
+                                                                               .shared = config.artifacts});
   shared->extractor = std::make_unique<candidate::Extractor>(
       candidate::ExtractOptions{.python = config.python, .runtime_dir = config.runtime_dir});
   ZygoteOptions zygote{.runtime_dir = config.runtime_dir, .python = config.python};

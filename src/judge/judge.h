@@ -35,6 +35,7 @@ class ZygoteClient;
 struct JudgeConfig {
   std::shared_ptr<build::ArtifactStore> artifacts;  // shared by machines (build/artifact_store.h); null: none
   std::string runtime_dir, python, cache_dir;
+  std::string also_gpu_arch;                    // "90": compile_only builds for that architecture too, for lanes on such a GPU; "": not
   std::string backend = "vgpu", gpu = "h200";
   std::string policy = "strict";                // or "report"
   int trials = 7;                               // at least 5; index 0 is the task's own inputs (docs/protocols.md §2)
@@ -83,6 +84,7 @@ struct Shared {
   Shared();
   ~Shared();
   std::unique_ptr<build::Builder> builder;
+  std::unique_ptr<build::Builder> gpu_builder;     // of JudgeConfig::also_gpu_arch
   std::unique_ptr<candidate::Extractor> extractor;
   std::unique_ptr<ZygoteClient> zygote;
   std::shared_ptr<TaskLane> lane;                  // real hardware only: one GPU, one lane

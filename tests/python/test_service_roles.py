@@ -1,6 +1,7 @@
 """Compile workers and execute workers, as machines that share nothing but a queue and a store of artefacts."""
 
 import shutil
+import time
 
 import pytest
 from service_support import PROGRAM, ROOT, Nats, Process, Server, real_job
@@ -62,6 +63,32 @@ def test_what_one_machine_compiles_another_executes(tmp_path, way):
             one.close()
 
 
+def test_compile_workers_build_for_gpus_that_they_have_not(tmp_path):
+    runtime_lib = PROGRAM.parent / "runtime" / "lib" / "libmusacoder_torch_cuda.so"
+    if not runtime_lib.exists():
+        pytest.skip("this build has no torch shim for CUDA")
+    running = []
+    try:
+        server = Server("--queue", "memory", "--no-lanes", env=machine(tmp_path, "server"))
+        running.append(server)
+        worker = Process("worker", "--queue", f"http://127.0.0.1:{server.port}", "--role", "compile", "--gpu-arch", "90",
+                         env=machine(tmp_path, "compile"))
+        running.append(worker)
+        server.post("/v1/jobs", real_job("right_relu", reuse=False), expect=202)
+        end = time.monotonic() + 240
+        while not worker.events("job_compiled") and time.monotonic() < end:
+            time.sleep(0.2)
+        assert worker.events("job_compiled")
+        objects = list((tmp_path / "compile" / "cache").rglob("*.so"))
+        for_gpu = [path for path in objects if b"libmusacoder_torch_cuda.so" in path.read_bytes()]
+        for_vgpu = [path for path in objects if b"libmusacoder_cudart.so" in path.read_bytes()]
+        assert len(for_gpu) == 1 and len(for_vgpu) == 1, objects
+        assert b"sm_90" in for_gpu[0].read_bytes() or b".nv_fatbin" in for_gpu[0].read_bytes()
+    finally:
+        for one in reversed(running):
+            one.close()
+
+
 def test_wrong_roles_and_stores_are_told(tmp_path):
     import subprocess
 
@@ -74,3 +101,5 @@ def test_wrong_roles_and_stores_are_told(tmp_path):
     assert "PREFIX" in refused("--queue", "nats://user:secret@h/a.b")
     assert "secret" not in refused("--queue", "nats://user:secret@h/a.b")
     refused("--queue", f"sqlite:{tmp_path}/q.db", "--role", "cook")
+    assert "--role compile" in refused("--queue", f"sqlite:{tmp_path}/q.db", "--gpu-arch", "90")
+    refused("--queue", f"sqlite:{tmp_path}/q.db", "--role", "compile", "--gpu-arch", "1")
