@@ -13,6 +13,7 @@
 #include "build/build.h"
 #include "build/cache.h"
 #include "build/diagnostics.h"
+#include "build/dialect.h"
 #include "build/flags.h"
 #include "build/headers.h"
 #include "build/sources.h"
@@ -78,12 +79,23 @@ struct Builder::Impl {
     return o;
   }
 
+  BuildResult build(const Extension& extension, const std::vector<Diagnostic>& remarks);
+
   explicit Impl(BuildOptions o)
       : options(with_absolute_paths(std::move(o))), cache(options.cache_dir, options.shared), torch_names(torch_dir_of(options.python), options.cache_dir),
         torch_dir(torch_dir_of(options.python)) {}
 
   std::string include(const char* name = "include") const { return options.runtime_dir + "/" + name; }
   bool hardware() const { return !options.gpu_arch.empty(); }
+
+  Result<std::shared_ptr<const port::RenameTable>> names() {
+    std::lock_guard lock(mutex);
+    if (!options.names) {
+      MC_ASSIGN_OR_RETURN(port::RenameTable table, port::RenameTable::load(options.runtime_dir + "/musa/renames"));
+      options.names = std::make_shared<const port::RenameTable>(std::move(table));
+    }
+    return options.names;
+  }
 
   Result<Toolchain> tools() {
     std::lock_guard lock(mutex);
@@ -106,6 +118,8 @@ struct Builder::Impl {
     // The runtime's own folder is not part of it: the libraries that an artefact needs from there are loaded before it, and
     // found by name.
     hash.field(e.name);
+    // Sources are hashed as they are compiled; what diagnostics and the log say is in the dialect's names.
+    hash.field(e.musa ? "musa " + options.names->hash() : "cuda");
     for (const auto& unit : units.units) hash.field(unit.file), hash.field(unit.cuda ? "cuda" : "cpp"), hash.field(unit.text);
     for (const auto& [name, text] : units.headers) hash.field(name), hash.field(text);
     for (const auto* list : {&e.extra_cflags, &e.extra_cuda_cflags, &e.extra_ldflags, &e.extra_include_paths}) {
@@ -500,7 +514,8 @@ struct Builder::Impl {
     }
   }
 
-  BuildResult build_new(const Extension& e, const Units& units, const Toolchain& tools, const std::string& key) {
+  BuildResult build_new(const Extension& e, const Units& units, const Toolchain& tools, const std::string& key,
+                        const std::vector<Diagnostic>& remarks) {
     base::Stopwatch watch;
     auto scratch = base::TempDir::create("musacoder-build", 64u << 20);
     BuildResult result;
@@ -534,6 +549,8 @@ struct Builder::Impl {
         result.headers_reason = lacking;
       }
     }
+    result.diagnostics.insert(result.diagnostics.begin(), remarks.begin(), remarks.end());
+    if (e.musa) put_in_musa(*options.names, result);
     result.seconds = watch.seconds();
     bool keep = result.ok || (result.status.starts_with("compile_error:") && result.status != "compile_error:timeout");
     if (keep) {
@@ -551,9 +568,28 @@ Builder::Builder(BuildOptions options) : impl_(std::make_unique<Impl>(std::move(
 Builder::~Builder() = default;
 
 BuildResult Builder::build(const Extension& extension) {
+  if (!extension.musa) return impl_->build(extension, {});
+  BuildResult result;
+  auto names = impl_->names();
+  if (!names) {
+    result.status = "infra:build";
+    result.message = names.error().message;
+    return result;
+  }
+  auto cuda = sources_in_cuda(**names, extension);
+  if (!cuda) {
+    result.status = "compile_error:nvcc";
+    result.message = cuda.error().message;
+    return result;
+  }
+  return impl_->build(cuda->extension, cuda->remarks);
+}
+
+// `remarks` come first among the diagnostics.
+BuildResult Builder::Impl::build(const Extension& extension, const std::vector<Diagnostic>& remarks) {
   base::Stopwatch watch;
   BuildResult result;
-  auto tools = impl_->tools();
+  auto tools = this->tools();
   if (!tools) {
     result.status = "infra:build";
     result.message = tools.error().message;
@@ -565,12 +601,12 @@ BuildResult Builder::build(const Extension& extension) {
     result.message = units.error().message;
     return result;
   }
-  std::string key = impl_->address(extension, *units, *tools);
+  std::string key = address(extension, *units, *tools);
   {
     // The same sources in two threads are built once.
-    std::unique_lock lock(impl_->mutex);
-    impl_->changed.wait(lock, [&] { return !impl_->building.count(key); });
-    impl_->building.insert(key);
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return !building.count(key); });
+    building.insert(key);
   }
   struct Release {
     Impl& impl;
@@ -580,12 +616,12 @@ BuildResult Builder::build(const Extension& extension) {
       impl.building.erase(key);
       impl.changed.notify_all();
     }
-  } release{*impl_, key};
-  if (auto hit = impl_->cache.load(key)) {
+  } release{*this, key};
+  if (auto hit = cache.load(key)) {
     hit->seconds = watch.seconds();
     return *hit;
   }
-  return impl_->build_new(extension, *units, *tools, key);
+  return build_new(extension, *units, *tools, key, remarks);
 }
 
 }  // namespace musacoder::build
