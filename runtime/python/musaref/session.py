@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from . import musa_names
 from .compare import Expected, bitwise_equal, compare
 from .distributions import Draw, name_of
 from .errors import TaskError, classify
@@ -23,6 +24,8 @@ from .source import TaskSource, quiet
 from .tolerance import EPS, SHAKE_SECONDS, Bounds
 from .trace import OnHost, RoundedOps, Trace
 from .tree import leaves, nbytes, writable
+
+musa_names.install()
 
 STATE_SEED = 42          # parameters are made under this seed, on both sides
 TRIAL_CACHE_BYTES = 256 << 20
