@@ -22,9 +22,9 @@ void add_judge_options(CLI::App* app, JudgeOptions& options) {
   app->add_option("--backend", options.backend, "where candidates run: cuda (an NVIDIA GPU), vgpu (a GPU in software), auto (cuda where there is one)")
       ->capture_default_str()
       ->check(CLI::IsMember({"auto", "vgpu", "cuda"}));
-  app->add_option("--gpu", options.gpu, "GPU model that vgpu presents")
+  app->add_option("--gpu", options.gpu, "GPU model that vgpu presents; MUSA candidates see an s5000 whatever NVIDIA model is named")
       ->capture_default_str()
-      ->check(CLI::IsMember({"h200", "a100", "s5000"}));
+      ->check(CLI::IsMember({"h200", "a100", "s5000", "s4000", "s80"}));
   app->add_option("--policy", options.policy, "strict: torch operators are refused; report: they are booked")
       ->capture_default_str()
       ->check(CLI::IsMember({"strict", "report"}));

@@ -86,6 +86,8 @@ class Device {
   virtual ~Device() = default;
   virtual std::string name() const = 0;    // "vgpu"
   virtual std::string gpu() const = 0;     // presented model: "h200"
+  virtual std::string dialect() const { return "cuda"; }   // whose kernels run here, where it is one vendor's only; vgpu runs both
+  virtual int warp_size() const { return 32; }
   virtual Capabilities capabilities() const = 0;
   virtual Status probe() = 0;              // can a session start now?
   virtual GpuState state() { return {}; }  // real hardware
