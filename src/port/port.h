@@ -46,7 +46,9 @@ struct Rename {
 
 struct Attention {
   std::size_t line = 0, column = 0;
-  std::string kind;    // "inline_ptx", "warp_size", "libraries", …; "ambiguous", "one_way": the way back differs
+  // "inline_ptx", "warp_size", "libraries", …; "ambiguous", "one_way": the way back differs; "already_ported": the text has
+  // names of the target only.
+  std::string kind;
   std::string what;    // the token
   std::string why;     // and what to do
 };
