@@ -51,6 +51,7 @@ struct Attention {
   std::string kind;
   std::string what;    // the token
   std::string why;     // and what to do
+  std::size_t row = 0; // of a JSONL file, from 1; lines count within its text. 0: no such file
 };
 
 struct Ported {
