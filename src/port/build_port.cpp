@@ -30,7 +30,10 @@ class BuildPorter {
   void string(const Token& token) {
     const std::string_view body = token.body(code_);
     const std::size_t at = offset_ + token.body_begin;
-    if (const auto hit = sheet_.table().file_name(body, sheet_.to())) return sheet_.rename(at, at + body.size(), *hit);
+    if (const auto hit = sheet_.table().file_name(body, sheet_.to())) {
+      sheet_.rename(at, at + body.size(), *hit);
+      return;
+    }
     if (const auto back = sheet_.table().file_name(body, other(sheet_.to()))) return sheet_.ambiguous(at, body, back->to);
     if (sheet_.options().in_strings) return port_prose(sheet_, body, at);
     variables(body, at);

@@ -66,10 +66,17 @@ class CppPorter {
     const std::size_t begin = offset_ + tokens_[i].begin, end = offset_ + tokens_[i].end;
     if (own_.count(word)) return;
     const bool marked = code_.substr(tokens_[i].end, kKeepMark.size()) == kKeepMark;
-    if (const auto hit = lookup(i, sheet_.to())) {
-      if (marked) sheet_.remove(end, end + kKeepMark.size());
-      else sheet_.rename(begin, end, *hit);
-    } else if (const auto back = lookup(i, other(sheet_.to())); back && !marked) {
+    const auto hit = lookup(i, sheet_.to());
+    const auto back = hit ? std::nullopt : lookup(i, other(sheet_.to()));
+    if (!hit && !back) return;
+    if (marked) {
+      // The mark's way: put in on the way there, taken out on the way back.
+      if (hit) sheet_.remove(end, end + kKeepMark.size());
+      sheet_.attend(begin, "one_way", std::string(word), "has a mark that keeps it; the way back does not bring the mark again");
+    } else if (hit) {
+      if (own_.count(hit->to)) sheet_.attend(begin, "one_way", std::string(word), fmt::format("becomes {}, which the text defines itself", hit->to));
+      sheet_.rename(begin, end, *hit);
+    } else {
       if (sheet_.options().keep_marks) sheet_.insert(end, kKeepMark);
       else sheet_.ambiguous(begin, word, back->to);
     }
@@ -77,6 +84,7 @@ class CppPorter {
 
   void header(const Token& token) {
     const std::string_view path = token.body(code_);
+    if (path.find('$') != std::string_view::npos) return;   // a placeholder
     const bool own = code_[token.begin] == '"';
     const std::size_t begin = offset_ + token.body_begin, end = offset_ + token.body_end;
     if (const auto hit = sheet_.table().header(path, own, sheet_.to())) sheet_.rename(begin, end, *hit);
@@ -88,7 +96,10 @@ class CppPorter {
     const std::size_t before = token_before(tokens_, i);
     if (text(before) == "(" && text(token_before(tokens_, before)) == "Device") {
       const std::size_t begin = offset_ + token.body_begin, end = offset_ + token.body_end;
-      if (const auto hit = sheet_.table().device(token.body(code_), sheet_.to())) return sheet_.rename(begin, end, *hit);
+      if (const auto hit = sheet_.table().device(token.body(code_), sheet_.to())) {
+        sheet_.rename(begin, end, *hit);
+        return;
+      }
       if (const auto back = sheet_.table().device(token.body(code_), other(sheet_.to()))) return sheet_.ambiguous(begin, token.body(code_), back->to);
     }
     if (sheet_.options().in_strings) port_prose(sheet_, token.body(code_), offset_ + token.body_begin);
@@ -126,10 +137,14 @@ class ProsePorter {
   void run() {
     for (std::size_t i = 0; i < tokens_.size(); ++i) {
       if (tokens_[i].kind != Kind::kWord) continue;
-      std::size_t last = i;
-      if (const auto hit = lookup(i, sheet_.to(), &last)) {
+      // The longer reading counts, whichever dialect it is of: a path is a path before it is words.
+      std::size_t last = i, other_last = i;
+      const auto hit = lookup(i, sheet_.to(), &last);
+      const auto back = lookup(i, other(sheet_.to()), &other_last);
+      if (hit && (!back || last >= other_last)) {
         sheet_.rename(offset_ + tokens_[i].begin, offset_ + tokens_[last].end, *hit);
-      } else if (const auto back = lookup(i, other(sheet_.to()), &last)) {
+      } else if (back) {
+        last = other_last;
         sheet_.ambiguous(offset_ + tokens_[i].begin, code_.substr(tokens_[i].begin, tokens_[last].end - tokens_[i].begin), back->to);
       }
       i = last;
@@ -153,7 +168,7 @@ class ProsePorter {
     while (end > i && tokens_[end].kind != Kind::kWord) --end;
     for (std::size_t e = end; e > i; --e) {
       const std::string_view path = code_.substr(tokens_[i].begin, tokens_[e].end - tokens_[i].begin);
-      if (tokens_[e].kind != Kind::kWord) continue;
+      if (tokens_[e].kind != Kind::kWord || path.find('$') != std::string_view::npos) continue;
       if (auto hit = table.header(path, true, to)) {
         *last = e;
         return hit;

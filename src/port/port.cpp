@@ -38,13 +38,12 @@ std::map<std::string, std::size_t> Ported::by_group() const {
 }
 
 bool Ported::reversible() const {
-  return std::none_of(attention.begin(), attention.end(), [](const Attention& a) { return a.kind == "ambiguous" || a.kind == "one_way"; });
+  return std::none_of(attention.begin(), attention.end(), [](const Attention& a) { return a.kind == "ambiguous" || a.kind == "one_way" || a.kind == "already_ported"; });
 }
 
-Result<Ported> port_text(const RenameTable& table, std::string_view text, Language language, Dialect to, const PortOptions& options) {
-  if (text.size() > kMaxTextBytes) return fail(Code::kInvalidArgument, "the text has {} bytes; {} are taken", text.size(), kMaxTextBytes);
-  const std::size_t zero = text.find('\0');
-  if (zero != std::string_view::npos) return fail(Code::kInvalidArgument, "byte {} is zero; this is no text", zero);
+namespace {
+
+Ported port_checked(const RenameTable& table, std::string_view text, Language language, Dialect to, const PortOptions& options) {
   Sheet sheet(table, text, to, options);
   switch (language) {
     case Language::kCpp: port_cpp(sheet, text, 0); break;
@@ -53,6 +52,30 @@ Result<Ported> port_text(const RenameTable& table, std::string_view text, Langua
     case Language::kText: port_prose(sheet, text, 0); break;
   }
   return sheet.finish();
+}
+
+// The way back is walked, so that what the report says about it is true even where no rule foresaw the reason.
+void check_way_back(const RenameTable& table, std::string_view text, Language language, Dialect to, PortOptions options, Ported& there) {
+  options.attention = false;
+  const std::string back = port_checked(table, there.text, language, other(to), options).text;
+  if (back == text) return;
+  const auto differ = std::mismatch(text.begin(), text.end(), back.begin(), back.end()).first;
+  const std::size_t offset = static_cast<std::size_t>(differ - text.begin());
+  const std::size_t line = static_cast<std::size_t>(std::count(text.begin(), differ, '\n')) + 1;
+  const std::size_t start = offset == 0 ? 0 : text.rfind('\n', offset - 1) + 1;   // npos + 1 is 0
+  there.attention.push_back({line, offset - start + 1, "one_way", "", "the way back differs from here on"});
+  std::stable_sort(there.attention.begin(), there.attention.end(), [](const Attention& a, const Attention& b) { return a.line < b.line; });
+}
+
+}  // namespace
+
+Result<Ported> port_text(const RenameTable& table, std::string_view text, Language language, Dialect to, const PortOptions& options) {
+  if (text.size() > kMaxTextBytes) return fail(Code::kInvalidArgument, "the text has {} bytes; {} are taken", text.size(), kMaxTextBytes);
+  const std::size_t zero = text.find('\0');
+  if (zero != std::string_view::npos) return fail(Code::kInvalidArgument, "byte {} is zero; this is no text", zero);
+  Ported there = port_checked(table, text, language, to, options);
+  if (options.attention && there.reversible()) check_way_back(table, text, language, to, options, there);
+  return there;
 }
 
 std::string rename_words(const RenameTable& table, std::string_view prose, Dialect to) {

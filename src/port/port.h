@@ -46,9 +46,12 @@ struct Rename {
 
 struct Attention {
   std::size_t line = 0, column = 0;
-  std::string kind;    // "inline_ptx", "warp_size", "libraries", …; "ambiguous", "one_way": the way back differs
+  // "inline_ptx", "warp_size", "libraries", …; "ambiguous", "one_way": the way back differs; "already_ported": the text has
+  // names of the target only.
+  std::string kind;
   std::string what;    // the token
   std::string why;     // and what to do
+  std::size_t row = 0; // of a JSONL file, from 1; lines count within its text. 0: no such file
 };
 
 struct Ported {

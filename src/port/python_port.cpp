@@ -8,6 +8,8 @@
 namespace musacoder::port {
 namespace {
 
+constexpr std::string_view kMusaImport = "import torch_musa";
+
 // A string's body as the C++ compiler will see it, byte for byte at the same places: escapes are blanked out, replacement
 // fields become part of the word they stand in.
 std::string as_cpp(std::string_view code, const Token& token) {
@@ -49,7 +51,7 @@ class PythonPorter {
         port_prose(sheet_, token.text(code_), offset_ + token.begin);
       }
     }
-    if (offset_ == 0) add_import();
+    if (offset_ == 0) sheet_.to() == Dialect::kMusa ? add_import() : check_imports();
     if (sheet_.options().attention && sheet_.to() == Dialect::kMusa) attend_python(sheet_, code_, offset_, tokens_);
   }
 
@@ -215,9 +217,9 @@ class PythonPorter {
     const std::size_t begin = offset_ + tokens_[i].begin, end = offset_ + tokens_[i].end;
     if (text(i) == "torch_musa") musa_import_ = true;
     if (const auto hit = lookup(i, sheet_.to())) {
-      if (hit->to == "torch_musa") musa_import_ = true;
-      sheet_.rename(begin, end, *hit);
+      if (!sheet_.rename(begin, end, *hit)) return;
       renamed_ = true;
+      if (hit->to == "torch_musa") musa_import_ = true;
     } else if (const auto back = lookup(i, other(sheet_.to()))) {
       sheet_.ambiguous(begin, text(i), back->to);
     }
@@ -244,22 +246,36 @@ class PythonPorter {
     const std::size_t begin = tokens_[i].begin;
     if (sheet_.to() == Dialect::kMusa) {
       if (!import_at_ && statement(i, plain)) import_at_ = begin;
+      for (const std::string_view musa : {std::string_view(both), kMusaImport})
+        if (statement(i, musa)) sheet_.ambiguous(begin, musa, plain);
       return false;
     }
     std::optional<std::size_t> end = statement(i, both);
+    const bool own = end.has_value();
+    if (!end) end = statement(i, kMusaImport);
     if (!end) {
-      end = statement(i, "import torch_musa");
-      if (!end) return false;
-      sheet_.attend(begin, "one_way", "import torch_musa", "becomes import torch; the way back does not bring it again");
+      if (!import_at_ && statement(i, plain)) import_at_ = begin;
+      return false;
     }
+    // The way back puts one import in, into the first statement, and only where a file needs it.
+    if (!own || import_at_) lost_import_ = begin;
+    else import_at_ = added_import_ = begin;
     sheet_.rename(begin, *end, {plain, "import"});
     while (i + 1 < tokens_.size() && tokens_[i + 1].begin < *end) ++i;
     return true;
   }
 
+  bool needs_import() const { return !musa_import_ && (renamed_ || sheet_.has_rename("device")); }
+
+  void check_imports() {
+    if (added_import_ && !needs_import()) lost_import_ = added_import_;
+    if (import_at_ && !added_import_ && needs_import())
+      sheet_.attend(*import_at_, "one_way", "import torch", "nothing loads torch_musa here; the way back makes this import load it");
+    if (lost_import_) sheet_.attend(*lost_import_, "one_way", "torch_musa", "the import is gone, and the way back does not bring it again");
+  }
+
   void add_import() {
-    if (sheet_.to() != Dialect::kMusa || !import_at_ || musa_import_) return;
-    if (!renamed_ && !sheet_.has_rename("device")) return;
+    if (!import_at_ || !needs_import()) return;
     const std::string& plain = sheet_.table().import_of(Dialect::kCuda);
     sheet_.rename(*import_at_, *import_at_ + plain.size(), {sheet_.table().import_of(Dialect::kMusa), "import"});
   }
@@ -270,7 +286,7 @@ class PythonPorter {
   std::vector<Token> tokens_;
   std::set<std::size_t> sources_;                // tokens that hold C++
   std::set<std::string_view> source_names_;      // variables that hold C++
-  std::optional<std::size_t> import_at_;
+  std::optional<std::size_t> import_at_, added_import_, lost_import_;
   bool musa_import_ = false, renamed_ = false;
 };
 

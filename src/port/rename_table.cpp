@@ -28,21 +28,31 @@ std::optional<Renamed> RenameTable::find(const Map& map, std::string_view word, 
 std::optional<Renamed> RenameTable::listed_or_suffixed(std::string_view word, Dialect to) const {
   const Map& map = names_[to == Dialect::kMusa];
   if (auto hit = find(map, word, groups_)) return hit;
-  std::string_view base = word;
-  for (const std::string& suffix : suffixes_)
-    if (base.ends_with(suffix)) base.remove_suffix(suffix.size());
-  if (base.size() == word.size()) return std::nullopt;
-  for (const std::string_view stem : {base, without_version(base)})
+  std::string_view stem = word;
+  for (bool shorter = true; shorter;) {
+    shorter = false;
+    for (const std::string& suffix : suffixes_)
+      if (stem.ends_with(suffix)) {
+        stem.remove_suffix(suffix.size());
+        shorter = true;
+      }
+    if (!shorter && stem.size() == word.size()) return std::nullopt;   // a version alone is no suffix
     if (auto hit = find(map, stem, groups_)) return Renamed{hit->to + std::string(word.substr(stem.size())), hit->group};
+    const std::string_view plain = without_version(stem);
+    shorter |= plain.size() < stem.size();
+    stem = plain;
+    if (auto hit = find(map, stem, groups_)) return Renamed{hit->to + std::string(word.substr(stem.size())), hit->group};
+  }
   return std::nullopt;
 }
 
 std::optional<Renamed> RenameTable::name(std::string_view word, Dialect to) const {
   if (auto hit = listed_or_suffixed(word, to)) return hit;
+  if (word.find('$') != std::string_view::npos) return std::nullopt;   // a placeholder: no one knows the whole name
   const bool musa = to == Dialect::kMusa;
   for (const Open& open : open_) {
     const std::string& prefix = musa ? open.from : open.to;
-    if (!word.starts_with(prefix) || word.size() == prefix.size() || !is_upper_or_digit(word[prefix.size()])) continue;
+    if (!word.starts_with(prefix) || word.size() == prefix.size() || !(open.any || is_upper_or_digit(word[prefix.size()]))) continue;
     std::string there = musa ? spelling_.to_musa(word) : spelling_.to_cuda(word);
     const std::string back = musa ? spelling_.to_cuda(there) : spelling_.to_musa(there);
     if (there == word || back != word) continue;   // no way back: better left alone
@@ -54,13 +64,13 @@ std::optional<Renamed> RenameTable::name(std::string_view word, Dialect to) cons
 std::optional<Renamed> RenameTable::header(std::string_view path, bool own, Dialect to) const {
   const bool musa = to == Dialect::kMusa;
   if (auto hit = find(headers_[musa], path, groups_)) return hit;
+  std::optional<Renamed> file = own ? file_name(path, to) : std::nullopt;
   const std::size_t slash = path.find('/');
-  if (slash != std::string_view::npos)
-    for (const auto& [cuda, mu] : folders_)
-      if (path.substr(0, slash) == (musa ? cuda : mu))
-        return Renamed{(musa ? mu : cuda) + std::string(path.substr(slash)), "cutlass"};
-  if (own) return file_name(path, to);
-  return std::nullopt;
+  if (slash == std::string_view::npos) return file;
+  for (const auto& [cuda, mu] : folders_)
+    if (path.substr(0, slash) == (musa ? cuda : mu))
+      return Renamed{(musa ? mu : cuda) + std::string(file ? std::string_view(file->to).substr(slash) : path.substr(slash)), "cutlass"};
+  return file;
 }
 
 std::optional<Renamed> RenameTable::file_name(std::string_view name, Dialect to) const {
@@ -94,7 +104,7 @@ std::optional<Renamed> RenameTable::build_word(std::string_view word, Dialect to
   if (auto hit = find(build_words_[musa], word, groups_)) return hit;
   for (const Open& open : build_open_) {
     const std::string& prefix = musa ? open.from : open.to;
-    if (word.starts_with(prefix) && word.size() > prefix.size() && word.find_first_of("./-") == std::string_view::npos)
+    if (word.starts_with(prefix) && word.size() > prefix.size() && word.find_first_of("./-$") == std::string_view::npos)
       return Renamed{(musa ? open.to : open.from) + std::string(word.substr(prefix.size())), "build"};
   }
   return file_name(word, to);

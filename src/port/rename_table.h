@@ -100,6 +100,7 @@ class RenameTable {
   struct Open {
     int group = 0;
     std::string from, to;
+    bool any = false;   // goes on with anything, not only with a capital or a digit
   };
   static std::optional<Renamed> find(const Map& map, std::string_view word, const std::vector<std::string>& groups);
   std::optional<Renamed> listed_or_suffixed(std::string_view word, Dialect to) const;

@@ -149,7 +149,7 @@ class TableReader {
       std::string to = table_.spelling_.to_musa(prefix + "A");
       to.pop_back();
       if (to == prefix) complain(fmt::format("{}: no spelling rule changes `{}`", where, prefix));
-      table_.open_.push_back({group(text_of(entry, "group", where)), prefix, to});
+      table_.open_.push_back({group(text_of(entry, "group", where)), prefix, to, entry["any"].value_or(false)});
     });
     table_.suffixes_ = texts(file["suffixes"], "suffixes");
     each(file["context"], "context", [&](const toml::table& entry, const std::string& where) { context(entry, where); });
@@ -157,7 +157,7 @@ class TableReader {
     python(file);
     pairs(file["build"]["words"], "build.words", table_.build_words_, "build");
     each(file["build"]["open"], "build.open", [&](const toml::table& entry, const std::string& where) {
-      table_.build_open_.push_back({group("build"), text_of(entry, "prefix", where), text_of(entry, "to", where)});
+      table_.build_open_.push_back({group("build"), text_of(entry, "prefix", where), text_of(entry, "to", where), true});
     });
   }
 

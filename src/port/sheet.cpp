@@ -14,8 +14,11 @@ std::vector<bool> excluded_lines(std::string_view text, const std::vector<std::s
     const std::size_t end = i + 1 < lines.size() ? lines[i + 1] : text.size();
     const std::string_view line = text.substr(lines[i], end - lines[i]);
     auto has = [&](std::string_view mark) {
-      const std::size_t at = line.find(mark);
-      return at != std::string_view::npos && (at + mark.size() == line.size() || !is_word_char(line[at + mark.size()]));
+      for (std::size_t at = line.find(mark); at != std::string_view::npos; at = line.find(mark, at + 1)) {
+        const std::size_t after = at + mark.size();
+        if ((at == 0 || !is_word_char(line[at - 1])) && (after == line.size() || !is_word_char(line[after]))) return true;
+      }
+      return false;
     };
     if (has("MUSIFY_EXCL_START") || has("MUSACODER_PORT_OFF")) off = true;
     excluded[i] = off || has("MUSIFY_EXCL_LINE") || has("MUSACODER_PORT_LINE");
@@ -68,11 +71,12 @@ std::size_t Sheet::line_of(std::size_t offset) const {
   return static_cast<std::size_t>(std::upper_bound(lines_.begin(), lines_.end(), offset) - lines_.begin()) - 1;
 }
 
-void Sheet::rename(std::size_t begin, std::size_t end, const Renamed& renamed) {
-  if (excluded(begin)) return;
+bool Sheet::rename(std::size_t begin, std::size_t end, const Renamed& renamed) {
+  if (excluded(begin)) return false;
   if (to_ == Dialect::kMusa && table_.is_one_way(text_.substr(begin, end - begin)))
     attend(begin, "one_way", std::string(text_.substr(begin, end - begin)), fmt::format("becomes {}, which goes back to another name", renamed.to));
   edits_.push_back({begin, end, renamed.to, renamed.group});
+  return true;
 }
 
 void Sheet::insert(std::size_t at, std::string_view what) {
@@ -99,10 +103,23 @@ bool Sheet::has_rename(std::string_view group) const {
   return std::any_of(edits_.begin(), edits_.end(), [&](const Edit& edit) { return edit.group == group; });
 }
 
+// Nothing to rename: names of the target's are no mixture then, but a text that was ported before.
+void Sheet::already_there() {
+  const auto ambiguous_item = [](const auto& item) { return item.second.kind == "ambiguous"; };
+  const auto first = std::find_if(attention_.begin(), attention_.end(), ambiguous_item);
+  const std::size_t at = first != attention_.end() ? first->first : edits_.empty() ? kNone : edits_.front().begin;
+  attention_.erase(std::remove_if(attention_.begin(), attention_.end(), ambiguous_item), attention_.end());
+  edits_.erase(std::remove_if(edits_.begin(), edits_.end(), [](const Edit& edit) { return edit.begin == edit.end; }), edits_.end());
+  if (at == kNone) return;
+  attend(at, "already_ported", "", fmt::format("there is nothing to rename: the text has names of {} only", to_ == Dialect::kMusa ? "MUSA" : "CUDA"));
+  std::rotate(attention_.begin(), attention_.end() - 1, attention_.end());
+}
+
 Ported Sheet::finish() {
   std::stable_sort(edits_.begin(), edits_.end(), [](const Edit& a, const Edit& b) { return a.begin < b.begin; });
   std::stable_sort(attention_.begin(), attention_.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   Ported ported;
+  if (std::all_of(edits_.begin(), edits_.end(), [](const Edit& edit) { return edit.group.empty(); })) already_there();
   std::size_t at = 0;
   for (const Edit& edit : edits_) {
     if (edit.begin < at) continue;

@@ -23,7 +23,8 @@ class Sheet {
   std::string_view text() const { return text_; }
   bool excluded(std::size_t offset) const { return excluded_[line_of(offset)]; }
 
-  void rename(std::size_t begin, std::size_t end, const Renamed& renamed);
+  // False on an excluded line.
+  bool rename(std::size_t begin, std::size_t end, const Renamed& renamed);
   // Text put in or taken out that is no rename: the marks of keep_marks.
   void insert(std::size_t at, std::string_view what);
   void remove(std::size_t begin, std::size_t end);
@@ -41,6 +42,7 @@ class Sheet {
     std::string_view group;   // empty: no rename
   };
   std::size_t line_of(std::size_t offset) const;
+  void already_there();
 
   const RenameTable& table_;
   std::string_view text_;

@@ -44,7 +44,6 @@ TEST(RealCandidates, UseNoNameThatTheTablesLack) {
   for (const std::string& candidate : all)
     for (const Attention& item : ported(candidate, language_of_text(candidate)).attention)
       if (item.kind == "unknown_name") unknown.push_back(item.what);
-  // Declared without a type that could tell: a kernel's own variable, and a helper of one candidate.
   EXPECT_THAT(unknown, testing::IsEmpty());
 }
 
