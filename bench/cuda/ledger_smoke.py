@@ -31,6 +31,7 @@ import traceback
 OWN_SOURCE = r"""
 #include <cassert>
 #include <cuda_runtime.h>
+#include <dlfcn.h>
 template <typename T>
 __global__ void scale(T* x, int n, T by) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -67,6 +68,21 @@ int own_last_error() { return cudaGetLastError(); }
 int own_poke(int* p, int bytes) { poke<<<1, 1>>>(p, bytes); return 0; }
 int own_insist() { insist<<<1, 1>>>(0); return 0; }
 int own_stop() { stop<<<1, 1>>>(); return 0; }
+// cuBLAS, called by this object itself: C = A B of n by n floats.
+int own_gemm(const char* library, const float* a, const float* b, float* c, int n) {
+  void* cublas = dlopen(library, RTLD_NOW | RTLD_GLOBAL);
+  if (!cublas) return -1;
+  using Create = int (*)(void**);
+  using Gemm = int (*)(void*, int, int, int, int, int, const float*, const float*, int, const float*, int, const float*, float*, int);
+  const auto create = reinterpret_cast<Create>(dlsym(cublas, "cublasCreate_v2"));
+  const auto gemm = reinterpret_cast<Gemm>(dlsym(cublas, "cublasSgemm_v2"));
+  static void* handle = nullptr;
+  if (!create || !gemm || (!handle && create(&handle) != 0)) return -2;
+  const float one = 1, zero = 0;
+  return gemm(handle, 0, 0, n, n, n, &one, a, n, b, n, &zero, c, n);
+}
+int own_take(void** out, int bytes) { return cudaMalloc(out, bytes); }
+int own_give(void* p) { return cudaFree(p); }
 int own_synchronize() { return cudaDeviceSynchronize(); }
 }
 """
@@ -199,9 +215,17 @@ def load_own(path):
     own.own_launch.argtypes = [pointer, number, pointer]
     own.own_many.argtypes = [pointer, number, pointer, number]
     own.own_by_function.argtypes = [pointer, number, number]
+    own.own_gemm.argtypes = [ctypes.c_char_p, pointer, pointer, pointer, number]
+    own.own_take.argtypes = [ctypes.POINTER(pointer), number]
+    own.own_give.argtypes = [pointer]
     own.own_wrong.argtypes = [pointer, number]
     own.own_poke.argtypes = [pointer, number]
     return own
+
+
+def loaded_libraries():
+    with open("/proc/self/maps") as file:
+        return sorted({line.split()[-1] for line in file if line.rstrip().endswith(tuple(f".so{tail}" for tail in ("", ".12", ".13")))})
 
 
 # ---- steps of the main process; each gets the ledger, torch and the own kernels (None without nvcc) ----
@@ -211,7 +235,7 @@ def step_vendor(ledger, torch, own):
     a = torch.randn(1024, 1024, device="cuda")
     torch.mm(a, a)
     report = ledger.window("mm", lambda: torch.mm(a, a), torch.cuda.synchronize)
-    check("mm: a vendor's kernel", kernels(report, "vendor") >= 1, rows(report))
+    check("mm: a vendor's kernel, called by torch", kernels(report, "torch_vendor") >= 1 and kernels(report, "vendor") == 0, rows(report))
     check("mm: no kernel is the candidate's", kernels(report, "own") == 0, rows(report))
     check(
         "mm: GPU time",
@@ -220,6 +244,34 @@ def step_vendor(ledger, torch, own):
     )
     check("mm: one thread", report["threads"] == 1, report["threads"])
     check("mm: as many records as launches", report["missing"] == 0, report["missing"])
+
+
+def step_own_gemm(ledger, torch, own):
+    library = next((path for path in loaded_libraries() if "libcublas.so" in path), None)
+    if own is None or library is None:
+        return say("SKIP", "own gemm", "no own kernels or no cuBLAS")
+    a, c = torch.randn(1024, 1024, device="cuda"), torch.empty(1024, 1024, device="cuda")
+
+    def gemm():
+        return own.own_gemm(library.encode(), a.data_ptr(), a.data_ptr(), c.data_ptr(), 1024)
+    check("own gemm: runs", gemm() == 0)
+    report = ledger.window("own gemm", gemm, torch.cuda.synchronize)
+    check("own gemm: a vendor's kernel, called by the candidate",
+          kernels(report, "vendor") >= 1 and kernels(report, "torch_vendor") == 0, rows(report))
+
+
+def step_memory(ledger, torch, own):
+    if own is None:
+        return say("SKIP", "memory", "no own kernels")
+    pointer = ctypes.c_void_p()
+    before = ledger.window("nothing", lambda: None, torch.cuda.synchronize)["memory"]["retained_bytes"]
+    report = ledger.window("take", lambda: own.own_take(ctypes.byref(pointer), 1 << 20), torch.cuda.synchronize)
+    check("memory: a MiB taken and kept", report["memory"] == {"allocated_bytes": 1 << 20, "retained_bytes": before + (1 << 20)}, report["memory"])
+    report = ledger.window("torch", lambda: torch.empty(1 << 28, device="cuda"), torch.cuda.synchronize)
+    check("memory: torch's is not the candidate's", report["memory"] == {"allocated_bytes": 0, "retained_bytes": before + (1 << 20)}, report["memory"])
+    report = ledger.window("give", lambda: own.own_give(pointer), torch.cuda.synchronize)
+    check("memory: given back", report["memory"] == {"allocated_bytes": 0, "retained_bytes": before}, report["memory"])
+    return None
 
 
 def step_framework(ledger, torch, own):
@@ -460,6 +512,8 @@ def step_many(ledger, torch, own):
 STEPS = [
     step_vendor,
     step_framework,
+    step_own_gemm,
+    step_memory,
     step_own,
     step_graph,
     step_copies,

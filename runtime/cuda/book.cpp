@@ -83,6 +83,21 @@ void Book::dropped(std::uint64_t count) {
   state_.dropped += count;
 }
 
+void Book::allocation(std::uint64_t address, std::uint64_t bytes) {
+  std::lock_guard lock(mutex_);
+  state_.allocated += bytes;
+  if (taken_.size() >= kMaxAllocations || !taken_.emplace(address, bytes).second) return;
+  retained_ += bytes;
+}
+
+void Book::release(std::uint64_t address) {
+  std::lock_guard lock(mutex_);
+  const auto it = taken_.find(address);
+  if (it == taken_.end()) return;
+  retained_ -= it->second;
+  taken_.erase(it);
+}
+
 void Book::thread() {
   std::lock_guard lock(mutex_);
   ++state_.threads;
@@ -119,9 +134,11 @@ std::uint64_t Book::after_read_back(const State& state) {
 
 json Book::take() {
   State state;
+  std::uint64_t retained = 0;
   {
     std::lock_guard lock(mutex_);
     std::swap(state, state_);
+    retained = retained_;
   }
   json launches = json::array();
   for (const auto& [key, group] : state.groups) {
@@ -150,7 +167,8 @@ json Book::take() {
           {"last_ns", state.last_ns},
           {"dropped", state.dropped},
           {"internal", state.internal},
-          {"error", state.error}};
+          {"error", state.error},
+          {"memory", {{"allocated_bytes", state.allocated}, {"retained_bytes", retained}}}};
 }
 
 FaultName device_fault(int code) {

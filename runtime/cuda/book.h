@@ -29,7 +29,7 @@
 namespace musacoder::ledger {
 
 inline constexpr std::size_t kMaxGroups = 2048, kMaxNotes = 256, kMaxCopies = 65536, kMaxName = 512,
-                             kMaxStreams = 64;
+                             kMaxStreams = 64, kMaxAllocations = 65536;
 inline constexpr std::uint64_t kFreeReadBackBytes = 16;  // a scalar or two may be read back without suspicion
 
 struct KernelRecord {
@@ -54,11 +54,15 @@ class Book {
   void copy(const CopyRecord& record);
   void internal(std::uint64_t count = 1);  // a launch, copy or fill of the runner itself
   void dropped(std::uint64_t count);
+  // Device memory that the candidate's own code takes and gives back; what was not seen to be taken is not
+  // missed. Beyond kMaxAllocations only the sum of what was taken is right.
+  void allocation(std::uint64_t address, std::uint64_t bytes);
+  void release(std::uint64_t address);
   void thread();  // a host thread launched for the first time since the last take()
   void note(std::string_view kind, std::string_view name);
   void launch_error(std::string name);  // a launch failed; "" takes it back: it was read
   // The report of protocol C without "canary". Keys: launches, copies, refused_ops, unsupported, threads,
-  // first_ns, last_ns, dropped, internal, error.
+  // first_ns, last_ns, dropped, internal, error, memory (what is still taken stays booked).
   nlohmann::json take();
 
  private:
@@ -73,7 +77,7 @@ class Book {
     std::vector<CopyRecord> order;  // copies between host and device
     std::uint64_t h2d_bytes = 0, d2h_bytes = 0, d2d_bytes = 0, memset_bytes = 0, late_h2d_bytes = 0;
     std::set<std::string> refused, unsupported;
-    std::uint64_t threads = 0, dropped = 0, internal = 0, first_ns = 0, last_ns = 0;
+    std::uint64_t threads = 0, dropped = 0, internal = 0, first_ns = 0, last_ns = 0, allocated = 0;
     std::string error;
   };
   void span(std::uint64_t start_ns, std::uint64_t end_ns);
@@ -81,6 +85,8 @@ class Book {
 
   std::mutex mutex_;
   State state_;
+  std::map<std::uint64_t, std::uint64_t> taken_;  // address → bytes
+  std::uint64_t retained_ = 0;
 };
 
 // Bytes outside of printable ASCII, quotes and backslashes become '?'; cut at kMaxName.

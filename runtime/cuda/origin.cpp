@@ -43,6 +43,8 @@ const char* origin_name(Origin origin) {
       return "vendor";
     case Origin::kJit:
       return "jit";
+    case Origin::kTorchVendor:
+      return "torch_vendor";
     case Origin::kUnknown:
       break;
   }
@@ -112,20 +114,34 @@ std::string DsoTable::module(std::uint32_t id) const {
   return id < objects_.size() ? objects_[id].module : std::string();
 }
 
+namespace {
+
+// Who called the vendor's library whose frames begin at or after `at`.
+Origin caller_of_vendor(const DsoTable& table, std::span<const std::uint32_t> frames, std::size_t at) {
+  for (; at < frames.size(); ++at) {
+    const DsoKind kind = table.kind(frames[at]);
+    if (kind == DsoKind::kVendor || kind == DsoKind::kCuda) continue;
+    return kind == DsoKind::kFramework ? Origin::kTorchVendor : Origin::kVendor;
+  }
+  return Origin::kVendor;
+}
+
+}  // namespace
+
 Attribution decide(const DsoTable& table, const LaunchSite& site) {
   const DsoKind stub = table.kind(site.stub);
   if (stub == DsoKind::kOwn) return {Origin::kOwn, site.stub};
-  if (stub == DsoKind::kVendor) return {Origin::kVendor, site.stub};
+  if (stub == DsoKind::kVendor) return {caller_of_vendor(table, site.frames, 0), site.stub};
 
   std::size_t at = 0;
   while (at < site.frames.size() && table.kind(site.frames[at]) == DsoKind::kCuda) ++at;
   const std::uint32_t first = at < site.frames.size() ? site.frames[at] : 0;
   const DsoKind kind = table.kind(first);
-  if (kind == DsoKind::kVendor) return {Origin::kVendor, first};
+  if (kind == DsoKind::kVendor) return {caller_of_vendor(table, site.frames, at), first};
   if (kind == DsoKind::kFramework || stub == DsoKind::kFramework) {
     for (std::size_t i = at; i < site.frames.size(); ++i) {
       const DsoKind above = table.kind(site.frames[i]);
-      if (above == DsoKind::kVendor) return {Origin::kVendor, site.frames[i]};
+      if (above == DsoKind::kVendor) return {caller_of_vendor(table, site.frames, i), site.frames[i]};
       if (above == DsoKind::kOwn) break;
     }
     return {Origin::kFramework, stub == DsoKind::kFramework ? site.stub : first};

@@ -15,11 +15,13 @@
 //      between the runtime's own frames) decides: vendor, framework, own.
 //   3. A framework's launch is the vendor's where a vendor's library called the framework (before any frame
 //   of the candidate).
-//   4. A launch by handle (driver API, or a kernel taken from a library by name) is `jit` where the module
+//   4. A vendor's launch is `torch_vendor` where the next frame outwards that is neither the vendor's nor
+//   CUDA's is a framework's.
+//   5. A launch by handle (driver API, or a kernel taken from a library by name) is `jit` where the module
 //   was loaded
 //      explicitly, or where an unknown object launches it: Triton, CuPy, ctypes. Vendor and framework stay
 //      what they are.
-//   5. Everything else is unknown.
+//   6. Everything else is unknown.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +34,8 @@
 
 namespace musacoder::ledger {
 
-enum class Origin : std::uint8_t { kUnknown, kOwn, kFramework, kVendor, kJit };
+// kTorchVendor: a vendor's kernel, and a framework called the vendor's library.
+enum class Origin : std::uint8_t { kUnknown, kOwn, kFramework, kVendor, kJit, kTorchVendor };
 const char* origin_name(Origin origin);  // "own"
 
 // kCuda: what is looked through on the way out.

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <span>
 
 namespace musacoder::ledger {
 namespace {
@@ -110,6 +111,19 @@ constexpr CUpti_CallbackId kQuietCalls[] = {CUPTI_RUNTIME_TRACE_CBID_cudaDeviceS
                                             CUPTI_RUNTIME_TRACE_CBID_cudaStreamSynchronize_v3020,
                                             CUPTI_RUNTIME_TRACE_CBID_cudaStreamSynchronize_ptsz_v7000,
                                             CUPTI_RUNTIME_TRACE_CBID_cudaEventSynchronize_v3020};
+
+// Calls of the driver that take device memory or give it back; the runtime's cudaMalloc and kin end in these. Watched while
+// quiet too: what is freed then must not be taken for kept.
+constexpr CUpti_CallbackId kTakeMemory[] = {CUPTI_DRIVER_TRACE_CBID_cuMemAlloc_v2, CUPTI_DRIVER_TRACE_CBID_cuMemAllocManaged,
+                                            CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync, CUPTI_DRIVER_TRACE_CBID_cuMemAllocAsync_ptsz,
+                                            CUPTI_DRIVER_TRACE_CBID_cuMemAllocFromPoolAsync,
+                                            CUPTI_DRIVER_TRACE_CBID_cuMemAllocFromPoolAsync_ptsz};
+constexpr CUpti_CallbackId kTakePitch = CUPTI_DRIVER_TRACE_CBID_cuMemAllocPitch_v2;
+constexpr CUpti_CallbackId kGiveMemory[] = {CUPTI_DRIVER_TRACE_CBID_cuMemFree_v2, CUPTI_DRIVER_TRACE_CBID_cuMemFreeAsync,
+                                            CUPTI_DRIVER_TRACE_CBID_cuMemFreeAsync_ptsz};
+bool is_one_of(CUpti_CallbackId id, std::span<const CUpti_CallbackId> list) {
+  return std::find(list.begin(), list.end(), id) != list.end();
+}
 
 constexpr CUpti_ActivityKind kKinds[] = {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_MEMCPY,
                                          CUPTI_ACTIVITY_KIND_MEMSET};
@@ -237,6 +251,11 @@ bool Watch::enable_calls(bool on, std::string* error) {
     if (const CUptiResult code = cupti().EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_RUNTIME_API, id);
         code != CUPTI_SUCCESS)
       remark("a callback stays off while quiet: " + cupti().text(code));
+  for (const auto& list : {std::span<const CUpti_CallbackId>(kTakeMemory), std::span<const CUpti_CallbackId>(kGiveMemory),
+                           std::span<const CUpti_CallbackId>(&kTakePitch, 1)})
+    for (const CUpti_CallbackId id : list)
+      if (const CUptiResult code = cupti().EnableCallback(1, subscriber_, CUPTI_CB_DOMAIN_DRIVER_API, id); code != CUPTI_SUCCESS)
+        remark("a callback stays off while quiet: " + cupti().text(code));
   return true;
 }
 
@@ -328,8 +347,8 @@ std::size_t Watch::walk(std::uint32_t* frames, std::size_t limit) {
     Watch* watch;
     std::uint32_t* frames;
     std::size_t limit, count;
-    bool framework;
-  } state{this, frames, limit, 0, false};
+    bool framework, vendor;
+  } state{this, frames, limit, 0, false, false};
   _Unwind_Backtrace(
       [](_Unwind_Context* context, void* data) -> _Unwind_Reason_Code {
         auto& s = *static_cast<State*>(data);
@@ -340,9 +359,11 @@ std::size_t Watch::walk(std::uint32_t* frames, std::size_t limit) {
             s.watch->object_at(reinterpret_cast<const void*>(before ? address : address - 1));
         s.frames[s.count++] = id;
         const DsoKind kind = s.watch->objects_.kind(id);
-        if (kind == DsoKind::kFramework) s.framework = true;
-        const bool settled =
-            kind == DsoKind::kOwn || kind == DsoKind::kVendor || (kind != DsoKind::kCuda && !s.framework);
+        const bool by_framework = s.vendor && kind == DsoKind::kFramework;
+        s.framework |= kind == DsoKind::kFramework;
+        s.vendor |= kind == DsoKind::kVendor;
+        const bool settled = kind == DsoKind::kOwn || by_framework ||
+                             (kind != DsoKind::kCuda && kind != DsoKind::kVendor && !s.framework);
         return settled || s.count == s.limit ? _URC_END_OF_STACK : _URC_NO_REASON;
       },
       &state);
@@ -354,7 +375,7 @@ std::uint32_t Watch::site_of(const void* stub, bool by_handle, bool explicit_mod
       .frames = {}, .stub = object_at(stub), .by_handle = by_handle, .explicit_module = explicit_module};
   std::uint32_t frames[kMaxFrames];
   const DsoKind kind = objects_.kind(site.stub);
-  if (kind != DsoKind::kOwn && kind != DsoKind::kVendor) site.frames = {frames, walk(frames, kMaxFrames)};
+  if (kind != DsoKind::kOwn) site.frames = {frames, walk(frames, kMaxFrames)};
   const Attribution found = decide(objects_, site);
   // Did the unwinder see anybody? Where not, the kernel's name in a candidate's object is the next best
   // witness.
@@ -513,9 +534,8 @@ void Watch::enter(bool runtime, CUpti_CallbackId id, const CUpti_CallbackData& c
       site = known.site;
     } else {
       site = site_of(is_stub ? function : nullptr, by_handle, listed, &thread.lost);
-      // Torch's kernels are looked at each time: who called torch may differ.
-      const bool settled = origin_of(site) == Origin::kOwn || origin_of(site) == Origin::kVendor;
-      if (lasting && settled) known = {function, generation, site};
+      // Torch's and the vendors' kernels are looked at each time: who called may differ.
+      if (lasting && origin_of(site) == Origin::kOwn) known = {function, generation, site};
     }
   }
   if (thread.lost && kernel) site = site_by_name(kernel);
@@ -539,6 +559,7 @@ void Watch::leave(bool runtime, CUpti_CallbackId id, const CUpti_CallbackData& c
     ++unloads_;
   if (code == 0) {
     if (launches && !nested && !thread.captured) ++launched_;
+    if (!runtime) note_memory(id, call, thread);
     note_handles(runtime, id, call, nested);
   } else if (*device_fault(code).kind) {
     int none = 0;
@@ -556,6 +577,42 @@ void Watch::leave(bool runtime, CUpti_CallbackId id, const CUpti_CallbackData& c
   if (runtime && (id == kGetLastError || id == kPeekAtLastError) && unread_thread_ == this_thread()) {
     unread_thread_ = 0;
     book_.launch_error("");
+  }
+}
+
+// The first frame that is neither CUDA's nor a vendor's is the candidate's.
+bool Watch::called_by_candidate() {
+  std::uint32_t frames[kMaxFrames];
+  const std::size_t count = walk(frames, kMaxFrames);
+  for (std::size_t i = 0; i < count; ++i) {
+    const DsoKind kind = objects_.kind(frames[i]);
+    if (kind != DsoKind::kCuda && kind != DsoKind::kNone) return kind == DsoKind::kOwn;
+  }
+  return false;
+}
+
+// Device memory that the candidate's own code takes: torch's pool and the libraries' workspaces are not it.
+void Watch::note_memory(CUpti_CallbackId id, const CUpti_CallbackData& call, PerThread& thread) {
+  if (!call.functionParams || thread.internal > 0 || thread.canary) return;
+  if (is_one_of(id, kGiveMemory)) {
+    book_.release(*static_cast<const std::uint64_t*>(call.functionParams));
+    return;
+  }
+  struct Take {
+    const std::uint64_t* address;
+    std::size_t bytes;
+  };
+  struct TakePitch {
+    const std::uint64_t* address;
+    const std::size_t* pitch;
+    std::size_t width, height;
+  };
+  if (is_one_of(id, kTakeMemory)) {
+    const auto& params = *static_cast<const Take*>(call.functionParams);
+    if (params.address && called_by_candidate()) book_.allocation(*params.address, params.bytes);
+  } else if (id == kTakePitch) {
+    const auto& params = *static_cast<const TakePitch*>(call.functionParams);
+    if (params.address && params.pitch && called_by_candidate()) book_.allocation(*params.address, *params.pitch * params.height);
   }
 }
 

@@ -72,6 +72,8 @@ class Watch {
   void enter(bool runtime, CUpti_CallbackId id, const CUpti_CallbackData& call, PerThread& thread);
   void leave(bool runtime, CUpti_CallbackId id, const CUpti_CallbackData& call, PerThread& thread);
   void resource(CUpti_CallbackId id, const CUpti_ResourceData& data);
+  void note_memory(CUpti_CallbackId id, const CUpti_CallbackData& call, PerThread& thread);
+  bool called_by_candidate();
   void note_handles(bool runtime, CUpti_CallbackId id, const CUpti_CallbackData& call, bool nested);
   std::uint32_t site_of(const void* stub, bool by_handle, bool explicit_module, bool* lost);
   std::uint32_t site_by_name(const char* kernel);

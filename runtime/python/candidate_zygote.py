@@ -45,11 +45,12 @@ def parse_arguments():
 
 
 class Zygote:
-    def __init__(self, sock, sandbox, torch_device, run_candidate, library_path):
+    def __init__(self, sock, sandbox, torch_device, run_candidate, library_path, paths=()):
         self.socket = sock
         self.sandbox = sandbox
         self.run_candidate = lambda sock, fd, request: run_candidate(sock, fd, request, torch_device)
         self.library_path = library_path
+        self.paths = list(paths)
         self.children = {}   # pid -> spawn.Child
         self.owner = {}      # descriptor -> spawn.Child
         self.ended = collections.OrderedDict()
@@ -110,7 +111,12 @@ class Zygote:
         def enter(result_fd):
             return self.sandbox.enter({**policy, "result_fd": result_fd})
 
-        child = spawn.Child(fds[0], fds[1], enter, lambda sock, fd: self.run_candidate(sock, fd, request))
+        def run(sock, fd):
+            if request.get("under"):
+                execute_under(request["under"], sock, request, self.paths)
+            self.run_candidate(sock, fd, request)
+
+        child = spawn.Child(fds[0], fds[1], enter, run)
         self.children[child.pid] = child
         for fd in child.descriptors():
             self.owner[fd] = child
@@ -187,6 +193,21 @@ class Zygote:
                 self.socket.sendall(json.dumps(reply).encode() + b"\n")
 
 
+def execute_under(tool, sock, request, paths):
+    """In a confined child: becomes `tool` (its command line), which runs a candidate's process of its own on the same socket."""
+    sock.set_inheritable(True)
+    folder = request["writable"]
+    command = [*tool, sys.executable, "-I", os.path.join(_HERE, "sanitized_runner.py"), "--fd", str(sock.fileno()),
+               "--request", json.dumps({key: value for key, value in request.items() if key != "under"})]
+    for path in paths:
+        command += ["--path", path]
+    os.chdir(folder)
+    os.execve(command[0], command, {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": folder, "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1",
+                                    "PYTORCH_NO_CUDA_MEMORY_CACHING": "1",
+                                    **{name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
+                                    **{str(name): str(value) for name, value in request.get("environment", {}).items()}})
+
+
 def prepare(arguments, sock):
     """Everything that is done once: imports, device, sandbox library."""
     for path in arguments.path[::-1]:
@@ -215,7 +236,8 @@ def prepare(arguments, sock):
 
     library = arguments.sandbox_library or os.path.join(os.path.dirname(_HERE), "lib", "libmusacoder_sandbox.so")
     sandbox = NoSandbox() if arguments.no_sandbox else Sandbox(library)
-    zygote = Zygote(sock, sandbox, torch_device, runner.run_candidate, None if arguments.no_sandbox else library)
+    zygote = Zygote(sock, sandbox, torch_device, runner.run_candidate, None if arguments.no_sandbox else library,
+                    arguments.path)
     spawn.become_subreaper()
     gc.collect()
     gc.freeze()

@@ -33,6 +33,7 @@ Result<judge::JudgeConfig> judge_config(const JudgeOptions& options) {
   config.timed_calls = options.timed_calls;
   config.baselines = options.baselines;
   std::erase(config.baselines, "none");
+  config.sanitize = options.sanitize;
   // --gpu names what CUDA candidates see; a Moore Threads model is for MUSA candidates, and for the others too when it is named.
   config.gpu = options.gpu;
   if (auto gpu = vgpu::gpu_properties(options.gpu); gpu && gpu->vendor == vgpu::Vendor::kMooreThreads) config.musa_gpu = gpu->name;

@@ -43,6 +43,13 @@ void add_judge_options(CLI::App* app, JudgeOptions& options) {
       ->delimiter(',')
       ->capture_default_str()
       ->check(CLI::IsMember({"eager", "eager_tf32", "compile", "compile_tf32", "none"}));
+  app->add_option("--sanitize", options.sanitize,
+                  "cuda: once more at reduced sizes below compute-sanitizer (memcheck, racecheck, synccheck; memcheck where none is named), or with the "
+                  "virtual GPU's checks where it is not installed")
+      ->expected(0, 3)
+      ->delimiter(',')
+      ->default_str("memcheck")
+      ->check(CLI::IsMember({"memcheck", "racecheck", "synccheck"}));
   app->add_option("--timeout", options.candidate_seconds, "seconds for one candidate, builds excluded")->capture_default_str();
 }
 

@@ -23,6 +23,7 @@
 #include "judge/legality.h"
 #include "judge/reward.h"
 #include "judge/runner_client.h"
+#include "judge/sanitize.h"
 #include "judge/task_lane.h"
 #include "judge/timing.h"
 
@@ -140,7 +141,7 @@ struct Judge::Impl {
   base::TempDir scratch_root;  // holds one folder a candidate
   std::uint64_t seed = 0;
   std::string last_code;
-
+  std::unique_ptr<Judge> virtual_gpu;   // checks candidates where no sanitizer is installed
 };
 
 // One candidate's way through the levels. Each step returns false when the verdict is decided.
@@ -184,6 +185,9 @@ class Run {
   bool construct();
   bool trials();
   bool time();
+  void sanitize();
+  void sanitize_on_virtual_gpu();
+  void found_fault(const std::string& tool, const std::string& status, const device::Fault& fault);
   // `salt` varies the seed of inputs that are drawn more than once.
   bool trial(int index, bool reverse, Trial& result, int salt = 0);
   void built();
@@ -248,6 +252,7 @@ class Run {
   std::vector<std::string> passed_digests_;   // of the outputs of trials that passed
   int windows_ = 0;
   int trials_ = config_.trials;
+  double call_ms_ = 0;                        // the quickest call of forward
 };
 
 void Run::execute() {
@@ -269,6 +274,7 @@ void Run::execute() {
     if (!cancelled() && verdict_.exception_message.find(kNoRoom) != std::string::npos) attempt();
     if (!cancelled() && retry_with_pinned_sizes()) attempt();
     look_along_axes();
+    sanitize();
   }
   if (cancelled()) finish("infra:cancelled", "the job was cancelled");
   if (musa()) put_in_musa(*lane_.shared->names, verdict_);
@@ -751,6 +757,7 @@ bool Run::trial(int index, bool reverse, Trial& result, int salt) {
     if (reply.refused.empty()) reply.refused = facts.report.refused_ops;
     if (reply.kind != ReplyKind::kDone) return failed(reply, "forward");
     note_reply(reply);
+    call_ms_ = call_ms_ > 0 ? std::min(call_ms_, reply.outer_ms) : reply.outer_ms;
     if (facts.report.fault) {
       verdict_.fault = facts.report.fault;
       set_level(verdict_, 1, false, verdict_.fault->message);
@@ -854,6 +861,8 @@ void Run::decide() {
   }
   std::uint64_t launches = 0;
   for (const auto& launch : verdict_.ledger.launches) launches += launch.count;
+  if (verdict_.ledger.retained_bytes > 0)
+    note(fmt::format("{} bytes of device memory that the candidate allocated itself outlive the call", verdict_.ledger.retained_bytes));
   set_level(verdict_, 3, true, fmt::format("{} launches of own kernels in {} calls", launches, windows_));
   verdict_.levels[4].detail = "not measured: the virtual GPU has no clock";
   finish("ok", "verified");
@@ -880,6 +889,7 @@ bool Run::time() {
                       .session = *session_,
                       .device = *lane_.device,
                       .seed = request_.seed ? request_.seed : lane_.seed,
+                      .call_ms = call_ms_,
                       .deadline = [this](double seconds) { return deadline(seconds); },
                       .cancelled = request_.cancelled},
                      timing);
@@ -913,6 +923,85 @@ bool Run::time() {
             fmt::format("{:.4g} ms a call, eager {:.4g} ms{}", candidate_ms, eager_ms,
                         verdict_.speedup_compile ? fmt::format(", torch.compile {:.4g} ms", timing.baselines["compile"].median) : ""));
   return true;
+}
+
+// Below a memory checker, once more, at reduced sizes (judge/sanitize.h). Only what could be looked at is: a candidate that runs.
+void Run::sanitize() {
+  const std::string kind = status_class(verdict_.status);
+  if (config_.sanitize.empty() || cancelled() || request_.compile_only) return;
+  if (kind != "ok" && kind != "correctness_error" && kind != "runtime_error") return;
+  if (verdict_.status == "correctness_error:parameters" || verdict_.status == "runtime_error:timeout") return;
+  if (!on_hardware()) {
+    note("--sanitize: the virtual GPU checks every access anyway");
+    return;
+  }
+  stage("sanitize");
+  StageTimer timer(verdict_, "sanitize");
+  const auto sanitizer = find_compute_sanitizer();
+  if (!sanitizer) return sanitize_on_virtual_gpu();
+  for (const std::string& tool : config_.sanitize) {
+    auto scratch = base::TempDir::create_in(lane_.scratch_root.path(), "sanitizer");
+    if (!scratch) return;
+    std::optional<SanitizerFault> fault;
+    auto done = run_sanitizer({.config = config_,
+                               .task_id = request_.task_id,
+                               .task_code = request_.task_code,
+                               .policy = policy_,
+                               .candidate = candidate_,
+                               .lane = tasks(),
+                               .zygote = *lane_.shared->zygote,
+                               .device = *lane_.device,
+                               .scratch = scratch->path(),
+                               .seed = request_.seed ? request_.seed : lane_.seed,
+                               .build = [this](const build::Extension& extension) { return lane_.shared->builder->build(extension); },
+                               .hold = [this] { return wait_for_lane(); },
+                               .deadline = [](double seconds) { return base::Deadline::in(seconds); }},
+                              *sanitizer, tool, fault);
+    verdict_.sanitized.push_back(done ? std::move(*done) : Sanitized{.tool = "compute-sanitizer " + tool, .message = done.error().message});
+    if (fault) found_fault("compute-sanitizer", fault->status, fault->fault);
+  }
+}
+
+void Run::sanitize_on_virtual_gpu() {
+  Sanitized& done = verdict_.sanitized.emplace_back(Sanitized{.tool = "vgpu"});
+  {
+    std::lock_guard lock(lane_.shared->virtual_gpu_mutex);
+    JudgeConfig config = config_;
+    config.backend = "vgpu";
+    config.sanitize.clear();
+    if (!lane_.shared->virtual_gpu) {
+      auto shared = Shared::create(config);
+      if (!shared) return void(done.message = shared.error().message);
+      lane_.shared->virtual_gpu = std::move(*shared);
+    }
+    if (!lane_.virtual_gpu) {
+      auto judge = Judge::create(config, lane_.shared->virtual_gpu);
+      if (!judge) return void(done.message = judge.error().message);
+      lane_.virtual_gpu = std::move(*judge);
+    }
+  }
+  JudgeRequest request = request_;
+  const Verdict checked = lane_.virtual_gpu->judge(request);
+  done.ran = is_candidate_fault(checked.status) || checked.status == "ok";
+  done.message = checked.status == "ok" ? "nothing found" : fmt::format("{}: {}", checked.status, checked.cause);
+  if (!checked.fault || status_class(checked.status) != "runtime_error") return;
+  done.findings = 1;
+  found_fault("the virtual GPU", checked.status, *checked.fault);
+}
+
+// A verified candidate is one no longer; of one that failed already the place becomes known.
+void Run::found_fault(const std::string& tool, const std::string& status, const device::Fault& fault) {
+  if (verdict_.status == "ok") {
+    verdict_.fault = fault;
+    verdict_.correct = false;
+    set_level(verdict_, 1, false, fault.message);
+    finish(status, fmt::format("{} found at reduced sizes: {}", tool, fault.message));
+  } else if (verdict_.status == status && (!verdict_.fault || verdict_.fault->line == 0)) {
+    verdict_.fault = fault;
+    verdict_.cause += fmt::format("; {} at reduced sizes: {}", tool, fault.message);
+  } else {
+    note(fmt::format("{} found at reduced sizes: {}", tool, fault.message));
+  }
 }
 
 // On real hardware a second try where the first says nothing about the candidate: the device or the reference runner was lost,
@@ -1035,6 +1124,7 @@ Result<std::shared_ptr<Shared>> Shared::create(const JudgeConfig& config) {
   MC_ASSIGN_OR_RETURN(shared->zygote, ZygoteClient::start(zygote));
   if (device->capabilities().real_hardware) {
     MC_ASSIGN_OR_RETURN(shared->lane, TaskLane::start(config));
+    shared->seed = config.seed ? config.seed : random_seed();
   }
   shared->installation = Installation::of(config.python);
   shared->environment = {{"musacoder", MUSACODER_VERSION},
@@ -1073,6 +1163,7 @@ Result<std::unique_ptr<Judge>> Judge::create(const JudgeConfig& config, std::sha
     MC_ASSIGN_OR_RETURN(impl->shared, Shared::create(config));
   }
   impl->lane = impl->shared->lane;
+  if (impl->shared->seed) impl->seed = impl->shared->seed;
   if (!impl->lane) {
     MC_ASSIGN_OR_RETURN(impl->lane, TaskLane::start(config));
   }

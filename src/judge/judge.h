@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <mutex>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -57,6 +58,7 @@ struct JudgeConfig {
   std::uint64_t launch_warp_instructions = 0;   // one kernel launch; 0: only the time limit
   std::uint64_t candidate_memory_bytes = 6ull << 30;
   int device_threads = 1;                       // host threads of the virtual GPU
+  std::vector<std::string> sanitize;            // checkers that a candidate is run below once more (judge/sanitize.h): memcheck, racecheck, synccheck
   // Real hardware only.
   bool timing = true;                           // level L4
   int timed_calls = 50;                         // timed and verified
@@ -90,6 +92,9 @@ struct Shared {
   std::unique_ptr<candidate::Extractor> extractor;
   std::unique_ptr<ZygoteClient> zygote;            // for candidates in the device's dialect; vgpu's is CUDA
   std::shared_ptr<TaskLane> lane;                  // real hardware only: one GPU, one lane
+  std::uint64_t seed = 0;                          // of all judges that share the lane, so that what the reference gave serves them all
+  std::shared_ptr<Shared> virtual_gpu;             // for JudgeConfig::sanitize where no sanitizer is installed; made when first wanted
+  std::mutex virtual_gpu_mutex;
   std::map<std::string, std::string> environment;  // versions, for the verdict
   Installation installation;                       // as it was when the zygote imported torch
 

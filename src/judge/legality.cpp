@@ -68,9 +68,10 @@ Legality decide_legality(const CallFacts& facts, const std::string& policy) {
     return refuse("cheating:outside_window", "the device worked for the candidate after the call had returned: " + work);
   const std::vector<std::string> refused = report.refused_ops.empty() ? facts.refused_ops : report.refused_ops;
   // Under "report" torch's own operators may run, and on hardware they call these libraries.
-  if (!report.vendor_calls.empty() && (strict || refused.empty())) {
-    std::vector<std::string> names;
-    for (const auto& call : report.vendor_calls) names.insert(names.end(), call.count ? call.count : 1, call.function);
+  std::vector<std::string> names;
+  for (const auto& call : report.vendor_calls)
+    if (strict || refused.empty() || !call.by_torch) names.insert(names.end(), call.count ? call.count : 1, call.function);
+  if (!names.empty()) {
     return refuse("cheating:vendor_library",
                   fmt::format("the result comes from a vendor library: {}", count_names(names)));
   }
@@ -132,7 +133,7 @@ void add_to_ledger(device::WindowReport& sum, const device::WindowReport& window
   }
   for (const auto& call : window.vendor_calls) {
     auto same = std::find_if(sum.vendor_calls.begin(), sum.vendor_calls.end(), [&](const auto& other) {
-      return other.library == call.library && other.function == call.function;
+      return other.library == call.library && other.function == call.function && other.by_torch == call.by_torch;
     });
     if (same == sum.vendor_calls.end())
       sum.vendor_calls.push_back(call);
@@ -151,6 +152,8 @@ void add_to_ledger(device::WindowReport& sum, const device::WindowReport& window
   sum.threads = std::max(sum.threads, window.threads);
   sum.dropped += window.dropped;
   sum.internal += window.internal;
+  sum.allocated_bytes += window.allocated_bytes;
+  sum.retained_bytes = window.retained_bytes;
   for (const auto& feature : window.unsupported)
     if (std::find(sum.unsupported.begin(), sum.unsupported.end(), feature) == sum.unsupported.end())
       sum.unsupported.push_back(feature);

@@ -16,6 +16,7 @@
 
 #include "base/files.h"
 #include "base/json_lines.h"
+#include "base/log.h"
 #include "base/subprocess.h"
 
 namespace musacoder::judge {
@@ -249,6 +250,7 @@ struct RunnerClient::Impl {
     if (auto reply = unasked()) return *reply;
     const std::string token = random_token();
     request["call"] = token;
+    const base::Stopwatch since_sent;
     if (auto sent = lines->write_line(as_line(request), deadline); !sent) return from_error(sent.error());
     double build_seconds = 0;
     std::vector<std::string> refused, cpu_ops, languages;
@@ -273,8 +275,10 @@ struct RunnerClient::Impl {
         if (auto sent = lines->write_line(*answer, deadline); !sent) return from_error(sent.error());
         continue;
       }
+      base::log_debug("candidate runner: {} after {:.1f} ms", event, since_sent.seconds() * 1e3);
       RunnerReply reply;
       reply.build_seconds = build_seconds;
+      reply.outer_ms = (since_sent.seconds() - build_seconds) * 1e3;
       if (event == "exception") {
         reply.kind = ReplyKind::kException;
         read_exception(fields, reply);
@@ -373,6 +377,10 @@ pid_t RunnerClient::pid() const { return impl_->pid; }
 const std::vector<std::string>& RunnerClient::sandbox() const { return impl_->sandbox; }
 RunnerExit RunnerClient::stop() { return impl_->stop(0); }
 RunnerExit RunnerClient::wait_then_stop(double grace_s) { return impl_->stop(grace_s); }
+RunnerExit RunnerClient::end(double grace_s) {
+  if (impl_->lines) static_cast<void>(impl_->lines->write_line(as_line({{"op", "exit"}}), Deadline::in(1)));
+  return impl_->stop(grace_s);
+}
 
 RunnerReply RunnerClient::start(const Deadline& deadline) { return impl_->call({{"op", "start"}}, "started", {}, deadline); }
 
@@ -405,10 +413,7 @@ RunnerReply RunnerClient::forward(int trial, std::uint64_t seed, const json& inp
 RunnerReply RunnerClient::timed(const json& request, const Deadline& deadline) {
   json message = request;
   message["op"] = "timed";
-  const base::Stopwatch watch;
-  RunnerReply reply = impl_->call(std::move(message), "timed", {}, deadline);
-  reply.outer_ms = watch.seconds() * 1e3;
-  return reply;
+  return impl_->call(std::move(message), "timed", {}, deadline);
 }
 
 Result<std::unique_ptr<RunnerClient>> ZygoteClient::spawn(const SpawnOptions& options, int device_fd) {
@@ -430,6 +435,7 @@ Result<std::unique_ptr<RunnerClient>> ZygoteClient::spawn(const SpawnOptions& op
                         {"readable", options.readable},
                         {"devices", options.devices},
                         {"environment", options.environment},
+                        {"under", options.under},
                         {"gpu", options.gpu}};
   json reply;
   {

@@ -77,11 +77,11 @@ struct RunnerReply {
   std::vector<std::string> refused, cpu_ops;           // since the last event
   std::vector<std::string> languages;                  // kernel languages asked for that are not here: "triton"
   double build_seconds = 0;                            // spent in the build callback
+  double outer_ms = 0;                                 // all of the request but that, by the judge's own clock
   // timed
   std::vector<double> ms;                              // of each call, as the candidate's process says
   double first_ms = 0;
   int warm_calls = 0;
-  double outer_ms = 0;                                 // the whole request by the judge's own clock
 };
 
 using BuildCallback = std::function<build::BuildResult(const build::Extension&)>;
@@ -132,6 +132,9 @@ class RunnerClient {
   // As stop(), but leaves a process that is ending by itself `grace_s` to do so: its own exit status is then seen.
   RunnerExit wait_then_stop(double grace_s);
 
+  // Asks the process to end, leaves it `grace_s` for that, then stop().
+  RunnerExit end(double grace_s);
+
   pid_t pid() const;
   const std::vector<std::string>& sandbox() const;   // features in force
 
@@ -167,6 +170,7 @@ struct SpawnOptions {
   std::vector<std::string> devices = {};   // device nodes that it may open
   bool bound_addresses = true;             // memory_bytes bounds address space too (a GPU's runtime reserves far more)
   std::map<std::string, std::string> environment = {};
+  std::vector<std::string> under = {};     // command line of a tool that the candidate's process runs below; empty: none
 };
 
 // Thread safe: several lanes may share one zygote. A zygote that died is started anew by the next spawn().

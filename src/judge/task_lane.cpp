@@ -8,7 +8,10 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include "base/clock.h"
 #include "base/hash.h"
+#include "base/log.h"
+#include "device/cuda/nvml.h"
 #include "judge/json_fields.h"
 
 namespace musacoder::judge {
@@ -54,8 +57,8 @@ Result<std::shared_ptr<TaskLane>> TaskLane::start(const JudgeConfig& config) {
   if (lane->on_device_) {
     options.memory_bytes = 0;
     options.threads = 4;
-    const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
-    const std::string which = base::sha256_hex(visible ? visible : "0").substr(0, 12);
+    MC_ASSIGN_OR_RETURN(const device::GpuInfo gpu, device::gpu_probe());   // by whatever name this process sees it
+    const std::string which = base::sha256_hex(gpu.uuid).substr(0, 12);
     lane->gpu_lock_.reset(::open(fmt::format("/tmp/musacoder-{}-gpu-{}.lock", ::getuid(), which).c_str(),
                                  O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   }
@@ -65,7 +68,9 @@ Result<std::shared_ptr<TaskLane>> TaskLane::start(const JudgeConfig& config) {
 
 Result<json> TaskLane::ask(const json& request, double seconds) {
   const std::string op = text_of(request, "op");
+  const base::Stopwatch watch;
   auto reply = reference_->request(request, seconds);
+  base::log_debug("reference runner: {} took {:.1f} ms", op, watch.seconds() * 1e3);
   if (!reply) {
     for (auto& task : tasks_) task->generation = -1;   // whatever comes next knows no handle of this one
     if (reply.error().code == Code::kDeadlineExceeded)

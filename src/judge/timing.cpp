@@ -17,12 +17,15 @@ namespace {
 using nlohmann::json;
 
 constexpr int kBaselineVersion = 1;         // part of the key of stored baselines
-constexpr int kMaxHandovers = 60, kCallsAHandover = 10, kWatchedCalls = 3;
-constexpr int kBracketCalls = 10;           // of the eager baseline, before and after the candidate
-constexpr double kEnoughMs = 600;           // of timed calls: slow ones are timed less often than asked,
+constexpr int kMaxHandovers = 60, kCallsAHandover = 10, kWatchedCalls = 2;
+constexpr int kBracketCalls = 10;           // of the eager baseline, before and after the candidate,
+constexpr int kSlowBracketCalls = 5;        // and where a call takes longer than
+constexpr double kSlowMs = 2;               // this
+constexpr double kEnoughMs = 240;           // of timed calls: slow ones are timed less often than asked,
 constexpr std::size_t kFewestCalls = 10;    // but not less than this
 constexpr double kDrift = 0.05;             // of the eager baseline, beyond which everything is measured again
 constexpr int kAgain = 2;                   // how often
+constexpr double kFlopsACycle = 8192;       // of a multiprocessor of compute capability 9.0, dense 8-bit products on tensor cores
 constexpr double kCompileSeconds = 300;     // torch.compile of one baseline
 
 // Bytes of the tensors of a list of slots.
@@ -45,10 +48,12 @@ class Measurement {
     timing_.before = c_.device.state();
     MC_RETURN_IF_ERROR(baselines());
     for (int round = 0;; ++round) {
-      MC_ASSIGN_OR_RETURN(timing_.eager_before, eager(kBracketCalls));
+      const auto known = timing_.baselines.find("eager");
+      const int around = known != timing_.baselines.end() && known->second.median > kSlowMs ? kSlowBracketCalls : kBracketCalls;
+      MC_ASSIGN_OR_RETURN(timing_.eager_before, eager(around));
       MC_ASSIGN_OR_RETURN(TimingEnd end, candidate(round == 0));
       if (end.status != "ok" || end.reply) return end;
-      MC_ASSIGN_OR_RETURN(timing_.eager_after, eager(kBracketCalls));
+      MC_ASSIGN_OR_RETURN(timing_.eager_after, eager(around));
       const double a = timing_.eager_before.median, b = timing_.eager_after.median;
       const bool drifted = a > 0 && std::abs(a - b) > kDrift * a;
       if (implausible_ && round < kAgain) continue;
@@ -146,14 +151,18 @@ class Measurement {
     double outer = 0, verify = 0;
     int calls = 0, verified = 0;
     implausible_ = false;
-    const int expected = std::max(2, (c_.config.timed_calls + kCallsAHandover - 1) / kCallsAHandover);
+    const int enough = std::min(c_.config.timed_calls, std::max(static_cast<int>(kFewestCalls), static_cast<int>(kEnoughMs / std::max(c_.call_ms, 1e-3))));
+    const int expected = std::max(2, (enough + kCallsAHandover - 1) / kCallsAHandover);
     const int watched = static_cast<int>(std::random_device{}() % static_cast<unsigned>(std::min(expected - 1, 2))) + 1;
     double total_ms = 0;
     for (int handover = 0; handover < kMaxHandovers && static_cast<int>(ms.size()) < c_.config.timed_calls; ++handover) {
       if (total_ms > kEnoughMs && ms.size() >= kFewestCalls && handover > watched) break;
       if (c_.cancelled && c_.cancelled()) return end;
       const bool watching = handover == watched;
-      const int wanted = std::min(watching ? kWatchedCalls : c_.config.timed_calls - static_cast<int>(ms.size()), per_handover_);
+      int left = c_.config.timed_calls - static_cast<int>(ms.size());
+      if (ms.size() >= kFewestCalls)   // as many as are still worth their time
+        left = std::clamp(static_cast<int>(std::ceil((kEnoughMs - total_ms) / std::max(total_ms / static_cast<double>(ms.size()), 1e-6))), 1, left);
+      const int wanted = std::min(watching ? kWatchedCalls : left, per_handover_);
       const std::uint64_t seed = next_seed();
       MC_ASSIGN_OR_RETURN(json prepared, prepare(wanted, seed, handover % 3 == 2));
       if (const int fit = fresh_calls(prepared); fit < wanted) {   // memory allows no more: fewer calls, every one fresh and compared
@@ -224,6 +233,7 @@ class Measurement {
     timing_.verified_calls = verified;
     timing_.verify_ms = verified ? verify / verified : 0;
     timing_.floor_ms = floor_ms_;
+    timing_.flops_floor_ms = flops_floor();
     return end;
   }
 
@@ -234,6 +244,13 @@ class Measurement {
     return std::max(0.0, slot_bytes(outputs[0]) - number_of(device_, "l2_bytes")) / bandwidth * 1e3;
   }
 
+  // A candidate may do less arithmetic than the reference (a product summed up at once is a product with a sum), and each of
+  // its results was compared: so this is told, and decides nothing.
+  double flops_floor() const {
+    const double peak = number_of(device_, "sms") * number_of(device_, "max_hz") * kFlopsACycle;
+    return peak > 0 ? number_of(c_.task.reply, "flops") / peak * 1e3 : 0;
+  }
+
   Result<TimingEnd> judge_times() {
     const TimeSamples& samples = timing_.candidate;
     if (implausible_)
@@ -241,6 +258,9 @@ class Measurement {
                        fmt::format("the calls are said to take {:.4g} ms each, but a call and what lies beside it took {:.4g} ms by the judge's "
                                    "clock, of which about {:.4g} ms are beside it",
                                    samples.median, timing_.outer_ms, beside_ms_), {}, {}};
+    if (samples.median < timing_.flops_floor_ms)
+      remark(fmt::format("quicker than the reference's arithmetic takes at the GPU's peak in any precision ({:.4g} ms): the candidate does less of it",
+                         timing_.flops_floor_ms));
     if (samples.median < 0.95 * timing_.floor_ms)
       return TimingEnd{"cheating:implausible_time",
                        fmt::format("the calls are said to take {:.4g} ms each, but writing their outputs takes at least {:.4g} ms", samples.median,

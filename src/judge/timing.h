@@ -8,7 +8,8 @@
 //                  reference runner, which runs the same loop with the same sizes. Events that add up to far less than what is
 //                  left are not believed.
 //   floor          outputs that exceed the L2 cache must have been written to memory: fewer seconds than bytes over peak
-//                  bandwidth are not believed.
+//                  bandwidth are not believed. The reference's FLOPs at the GPU's peak are told beside it; they bound nothing, since
+//                  a candidate may find a way with less arithmetic.
 //
 // Baselines (eager and torch.compile, strict float32 and TF32) are measured in the reference runner by the same loop, and kept
 // in the cache folder by task, sizes, GPU, driver and torch version. Eager is measured again before and after the candidate
@@ -38,6 +39,7 @@ struct TimingContext {
   device::Session& session;
   device::Device& device;
   std::uint64_t seed = 0;
+  double call_ms = 0;             // the quickest call so far by the judge's clock, waiting included; 0 unknown
   std::function<base::Deadline(double)> deadline;   // of so many seconds, or less
   std::function<bool()> cancelled;
 };

@@ -128,12 +128,17 @@ json write(const Timing& t) {
           {"handovers", t.handovers},
           {"outer_ms", number(t.outer_ms)},
           {"floor_ms", number(t.floor_ms)},
+          {"flops_floor_ms", number(t.flops_floor_ms)},
           {"ledger_ms", number(t.ledger_ms)},
           {"verify_ms", number(t.verify_ms)},
           {"before", write(t.before)},
           {"after", write(t.after)},
           {"conditions", t.conditions},
           {"remarks", t.remarks}};
+}
+
+json write(const Sanitized& s) {
+  return {{"tool", s.tool}, {"ran", s.ran}, {"message", s.message}, {"findings", s.findings}};
 }
 
 json write(const build::Diagnostic& d) {
@@ -204,7 +209,7 @@ json write(const vgpu::WindowReport& ledger) {
   return {{"launches", list(ledger.launches, [](const auto& launch) { return write(launch); })},
           {"vendor_calls", list(ledger.vendor_calls,
                                 [](const auto& call) {
-                                  return json{{"library", call.library}, {"function", call.function}, {"count", call.count}};
+                                  return json{{"library", call.library}, {"function", call.function}, {"count", call.count}, {"by_torch", call.by_torch}};
                                 })},
           {"refused_ops", ledger.refused_ops},
           {"h2d_bytes", ledger.h2d_bytes},
@@ -221,7 +226,9 @@ json write(const vgpu::WindowReport& ledger) {
           {"protocol_error", ledger.protocol_error},
           {"threads", ledger.threads},
           {"dropped", ledger.dropped},
-          {"internal", ledger.internal}};
+          {"internal", ledger.internal},
+          {"allocated_bytes", ledger.allocated_bytes},
+          {"retained_bytes", ledger.retained_bytes}};
 }
 
 // Reads fields of one object into members. A missing key leaves the default; a wrong type or range records the first
@@ -438,6 +445,7 @@ void read(const Reader& in, Timing& t) {
   in.read("handovers", t.handovers);
   in.read("outer_ms", t.outer_ms);
   in.read("floor_ms", t.floor_ms);
+  in.read("flops_floor_ms", t.flops_floor_ms);
   in.read("ledger_ms", t.ledger_ms);
   in.read("verify_ms", t.verify_ms);
   in.read("before", t.before);
@@ -519,6 +527,7 @@ void read(const Reader& in, vgpu::WindowReport& ledger) {
     item.read("library", call.library);
     item.read("function", call.function);
     item.read("count", call.count);
+    item.read("by_torch", call.by_torch);
   });
   in.read("refused_ops", ledger.refused_ops);
   in.read("h2d_bytes", ledger.h2d_bytes);
@@ -536,6 +545,8 @@ void read(const Reader& in, vgpu::WindowReport& ledger) {
   in.read("threads", ledger.threads);
   in.read("dropped", ledger.dropped);
   in.read("internal", ledger.internal);
+  in.read("allocated_bytes", ledger.allocated_bytes);
+  in.read("retained_bytes", ledger.retained_bytes);
 }
 
 }  // namespace
@@ -566,6 +577,7 @@ json to_json(const Verdict& v) {
       {"builds", list(v.builds, [](const auto& result) { return write(result); })},
       {"exception", nullptr},
       {"fault", v.fault ? write(*v.fault) : json(nullptr)},
+      {"sanitized", list(v.sanitized, [](const auto& one) { return write(one); })},
       {"ledger", write(v.ledger)},
       {"outside", write(v.outside)},
       {"refused_ops", v.refused_ops},
@@ -626,6 +638,13 @@ Result<Verdict> verdict_from_json(const json& object) {
     exception.read("line", v.exception_line);
   });
   in.object("fault", [&](const Reader& fault) { read(fault, v.fault.emplace()); });
+  in.objects("sanitized", [&](const Reader& item) {
+    Sanitized& one = v.sanitized.emplace_back();
+    item.read("tool", one.tool);
+    item.read("ran", one.ran);
+    item.read("message", one.message);
+    item.read("findings", one.findings);
+  });
   in.object("ledger", [&](const Reader& ledger) { read(ledger, v.ledger); });
   in.object("outside", [&](const Reader& outside) { read(outside, v.outside); });
   in.read("refused_ops", v.refused_ops);

@@ -69,11 +69,20 @@ struct Timing {
   int warm_calls = 0, verified_calls = 0, handovers = 0;
   double outer_ms = 0;                 // a call and all that is beside it, by the judge's clock
   double floor_ms = 0;                 // by bytes that had to be written
+  double flops_floor_ms = 0;           // the reference's FLOPs at the GPU's peak in any precision; 0 unknown. Decides nothing
   double ledger_ms = 0;                // GPU time of kernels, copies and fills in a call, by the ledger; 0 unknown
   double verify_ms = 0;                // comparing one timed call's outputs
   device::GpuState before, after;
   std::string conditions;              // GPU, driver, torch
   std::vector<std::string> remarks;
+};
+
+// What a memory checker found where it was asked for (JudgeConfig::sanitize).
+struct Sanitized {
+  std::string tool;                    // "compute-sanitizer memcheck", "vgpu"
+  bool ran = false;
+  std::string message;                 // the first finding, or why it did not run
+  int findings = 0;
 };
 
 struct Verdict {
@@ -93,6 +102,7 @@ struct Verdict {
   std::string exception_type, exception_message, traceback;
   int exception_line = 0;
   std::optional<vgpu::Fault> fault;
+  std::vector<Sanitized> sanitized;    // in the order in which the tools ran
   vgpu::WindowReport ledger;           // summed over the windows
   vgpu::WindowReport outside;          // the device's work beside the windows, the runner's own copies of state among it
   std::vector<std::string> refused_ops, cpu_ops;

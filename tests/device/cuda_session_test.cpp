@@ -44,6 +44,7 @@ json report(json launches = json::array()) {
             {"dropped", 0},
             {"internal", 6},
             {"error", ""},
+            {"memory", {{"allocated_bytes", 4096}, {"retained_bytes", 1024}}},
             {"canary", true},
             {"context", true}}}};
 }
@@ -104,6 +105,8 @@ TEST(CudaSession, ReadsAnHonestReport) {
   EXPECT_EQ(got->vendor_calls[0].library, "cublasLt");
   EXPECT_EQ(got->vendor_calls[0].function, "sgemm_128");
   EXPECT_EQ(got->vendor_calls[0].count, 4u);
+  EXPECT_EQ(got->allocated_bytes, 4096u);
+  EXPECT_EQ(got->retained_bytes, 1024u);
   EXPECT_THAT(got->refused_ops, ElementsAre("aten::mm"));
   EXPECT_EQ(got->h2d_bytes, 1u);
   EXPECT_EQ(got->h2d_after_d2h_bytes, 5u);
@@ -250,7 +253,7 @@ TEST(CudaSession, WrongFieldsAreMisuse) {
     expect_misuse(changed.dump(), fmt::format("{} = {}", path, value.dump().substr(0, 40)));
   }
   for (const char* key : {"launches", "copies", "refused_ops", "unsupported", "threads", "dropped",
-                          "internal", "error", "canary"}) {
+                          "internal", "error", "memory", "canary"}) {
     json changed = honest;
     changed["report"].erase(key);
     expect_misuse(changed.dump(), key);

@@ -86,10 +86,10 @@ TEST_F(Attribute, RuntimeLaunches) {
   EXPECT_EQ(of(stack({own(), python()})).origin, Origin::kOwn);
   EXPECT_EQ(of(stack({own(), python()})).dso, own());
   EXPECT_EQ(of(stack({torch(), torch(), python()})).origin, Origin::kFramework);
-  EXPECT_EQ(of(stack({cublas(), torch(), python()})).origin, Origin::kVendor);
+  EXPECT_EQ(of(stack({cublas(), torch(), python()})).origin, Origin::kTorchVendor);
   EXPECT_EQ(of(stack({cublas(), own()})).origin, Origin::kVendor);    // the candidate calls cuBLAS
   EXPECT_EQ(of(stack({torch(), own()})).origin, Origin::kFramework);  // the candidate calls at::mm
-  EXPECT_EQ(of(stack({torch(), cublas(), torch()})).origin, Origin::kVendor);
+  EXPECT_EQ(of(stack({torch(), cublas(), torch()})).origin, Origin::kTorchVendor);
   EXPECT_EQ(of(stack({torch(), own(), cublas()})).origin, Origin::kFramework);
   EXPECT_EQ(of(stack({python()})).origin, Origin::kUnknown);
   const std::uint32_t libc = id("/usr/lib/x86_64-linux-gnu/libc.so.6");  // pthread_once inside the runtime

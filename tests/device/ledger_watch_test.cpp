@@ -26,6 +26,8 @@ struct Caller {
     get("by_driver", by_driver);
     get("load", load);
     get("capture", capture);
+    get("take", take);
+    get("give", give);
     get("through", through);
   }
   template <typename F>
@@ -38,6 +40,8 @@ struct Caller {
   int (*by_driver)(void*, const char*) = nullptr;
   int (*load)(void*, void*) = nullptr;
   int (*capture)(const char*, unsigned long) = nullptr;
+  int (*take)(unsigned long long, std::size_t) = nullptr;
+  int (*give)(unsigned long long) = nullptr;
   int (*through)(int (*)(const char*), const char*) = nullptr;
 };
 
@@ -149,8 +153,40 @@ TEST_F(LedgerWatch, WhoCallsWhom) {
   candidate->through(torch->by_handle, "add");  // the candidate calls torch
   EXPECT_EQ(only(end()), "framework:libtorch_cuda.so");
   SetUp();
+  torch->through(cublas->by_handle, "gemm2");  // the same kernel, and torch calls cuBLAS: what was seen before does not count
+  WindowReport report = end();
+  EXPECT_EQ(only(report), "vendor:cublas");
+  EXPECT_TRUE(report.vendor_calls.at(0).by_torch);
+  SetUp();
+  candidate->through(cublas->by_handle, "gemm2");
+  report = end();
+  EXPECT_EQ(only(report), "vendor:cublas");
+  EXPECT_FALSE(report.vendor_calls.at(0).by_torch);
+  SetUp();
   torch->through(candidate->by_handle, "_Z3ownv");  // torch's dispatcher calls the candidate
   EXPECT_EQ(only(end()), "own:candidate.so");
+}
+
+TEST_F(LedgerWatch, MemoryThatTheCandidateKeeps) {
+  const std::uint64_t before = end().retained_bytes;
+  SetUp();
+  candidate->take(0x7000, 4096);
+  candidate->take(0x9000, 512);
+  torch->take(0xa000, 1 << 20);  // torch's pool is not the candidate's
+  candidate->give(0x9000);
+  candidate->give(0xdead);
+  WindowReport report = end();
+  EXPECT_EQ(report.allocated_bytes, 4608u);
+  EXPECT_EQ(report.retained_bytes, before + 4096);
+  SetUp();
+  report = end();
+  EXPECT_EQ(report.allocated_bytes, 0u);
+  EXPECT_EQ(report.retained_bytes, before + 4096) << "it is still there";
+  ASSERT_TRUE(session->quiet(true));
+  candidate->give(0x7000);  // while the ledger rests
+  ASSERT_TRUE(session->quiet(false));
+  SetUp();
+  EXPECT_EQ(end().retained_bytes, before);
 }
 
 TEST_F(LedgerWatch, HandlesOfModulesLoadedByHand) {

@@ -99,6 +99,19 @@ TEST_F(NvmlTest, SaysWhatIsMissing) {
   EXPECT_THAT(probe.error().message, HasSubstr("no NVIDIA driver"));
 }
 
+TEST(OtherProcesses, AreThoseThatAreNotOurs) {
+  const auto none = [](pid_t) { return false; };
+  const auto low = [](pid_t pid) { return pid < 100; };
+  EXPECT_EQ(other_processes({}, low, 3), -1);
+  EXPECT_EQ(other_processes({{7, 0}, {8, 0}, {700, 0}}, low, 99), 1);
+  EXPECT_EQ(other_processes({{700, 0}, {701, 0}, {702, 0}}, none, 2), 1) << "another numbering: by their count";
+  EXPECT_EQ(other_processes({{700, 0}}, none, 2), 0) << "contexts of ours that are not made yet";
+  EXPECT_TRUE(is_below(::getpid(), ::getpid()));
+  EXPECT_TRUE(is_below(::getpid(), ::getppid()));
+  EXPECT_FALSE(is_below(::getppid(), ::getpid()));
+  EXPECT_FALSE(is_below(0x3fffffff, ::getpid()));
+}
+
 TEST_F(NvmlTest, TheBackendSaysWhatIsMissing) {
   auto device =
       make_cuda_device({.backend = "cuda", .runtime_dir = "/nowhere"}, "/nowhere/libnvidia-ml.so.1");

@@ -67,11 +67,16 @@ TEST(Legality, OnHardwareTheLedgerTellsWhoseKernelsRan) {
 TEST(Legality, OnHardwareTorchMayCallLibrariesWhereItsOperatorsAreBooked) {
   CallFacts facts;
   facts.report.launches = {launch("relu", "own")};
-  facts.report.vendor_calls = {{"libcublasLt.so.13", "sm80_xmma_gemm", 1}};
+  facts.report.vendor_calls = {{"libcublasLt.so.13", "sm80_xmma_gemm", 1, true}};
   EXPECT_EQ(decide_legality(facts, "report").status, "cheating:vendor_library");
   facts.report.refused_ops = {"aten::mm"};
   EXPECT_TRUE(decide_legality(facts, "report").legal);
   EXPECT_EQ(decide_legality(facts, "strict").status, "cheating:vendor_library");
+  facts.report.vendor_calls.push_back({"libcublas.so.13", "gemv", 1, false});   // and one of its own beside it
+  const Legality own = decide_legality(facts, "report");
+  EXPECT_EQ(own.status, "cheating:vendor_library");
+  EXPECT_NE(own.cause.find("gemv"), std::string::npos);
+  EXPECT_EQ(own.cause.find("xmma"), std::string::npos);
 }
 
 TEST(Legality, WorkThatPassesForTheRunnersOwnIsCounted) {

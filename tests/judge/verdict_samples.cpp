@@ -371,6 +371,8 @@ Verdict random_verdict(std::uint64_t seed) {
   v.ledger.threads = rng();
   v.ledger.dropped = rng();
   v.ledger.internal = rng();
+  v.ledger.allocated_bytes = rng();
+  v.ledger.retained_bytes = rng();
   if (flag()) v.ledger.fault = fault();
   v.ledger.unread_launch_error = text();
   v.ledger.printf_output = text();

@@ -490,7 +490,7 @@ def test_trials_are_given_up_for_others(tmp_path, monkeypatch):
     from musaref.device import task as module
     context = Context("cpu", str(tmp_path))
     one, other = (DeviceTask(source(f"def forward(self, x):\n    return x * {k}"), "t", Options(scale="full", device="host"), context)
-                  for k in (2, 3))
+                  for k in (3, 5))
     one.trial(0, 1)
     size = sum(context.cached.values())
     monkeypatch.setattr(module, "CACHE_SHARE", 2.5 * size / context.total)
@@ -502,6 +502,64 @@ def test_trials_are_given_up_for_others(tmp_path, monkeypatch):
     assert not other.trials and other.trial(1, 1).expected is not None
     other.close()
     assert not context.cached
+
+
+def test_large_inputs_are_made_again(tmp_path, monkeypatch):
+    from musaref.device import task as module
+    monkeypatch.setattr(module, "INPUTS_KEPT", 64)
+    context = Context("cpu", str(tmp_path))
+    task = DeviceTask(source("def forward(self, x):\n    return x * 3"), "t", Options(scale="full", device="host"), context)
+    task.lay_trial(0, 5)
+    trial = task.latest[0]
+    first = trial.inputs[0].clone()
+    booked = context.cached[(task, ("own", 5))]
+    task.lay_trial(1, 6)
+    assert trial.inputs is None and trial.expected is not None
+    assert context.cached[(task, ("own", 5))] == booked - first.numel() * 4
+    task.lay_trial(0, 5)
+    assert task.latest[0] is trial and torch.equal(trial.inputs[0], first)
+
+
+def test_inputs_that_no_seed_repeats_are_kept(tmp_path, monkeypatch):
+    from musaref.device import task as module
+    monkeypatch.setattr(module, "INPUTS_KEPT", 64)
+    code = source("def forward(self, x):\n    return x * 3", inputs="[torch.full((40, 33), float(next(COUNT)))]",
+                  constants="import itertools\nCOUNT = itertools.count(1)\n")
+    task = DeviceTask(code, "t", Options(scale="full", device="host"), Context("cpu", str(tmp_path)))
+    task.lay_trial(0, 5)
+    task.lay_trial(0, 6)
+    task.lay_trial(0, 5)                       # other values than the first time: another trial, right for them
+    trial = task.latest[0]
+    assert torch.equal(trial.expected.eager, trial.inputs[0] * 3)
+    assert not task.repeats
+    task.lay_trial(0, 7)
+    assert trial.inputs is not None
+
+
+def test_exact_results_hold_no_second_copy():
+    x = torch.randn(50, 40)
+    x[0, 0], x[1, 1] = math.nan, math.inf
+    relu, triple = (DeviceExpected(y, gold) for y, gold in ((torch.relu(x), torch.relu(x.double())), (x * 3.1, x.double() * 3.1)))
+    assert relu.leaves[0][2].gold is relu.leaves[0][2].eager and relu.bytes() == x.numel() * 4
+    assert triple.leaves[0][2].gold.dtype == torch.float64
+    for expected, y in ((relu, torch.relu(x)), (triple, x * 3.1)):
+        assert compare(expected, y)["pass"]
+        wrong = y.clone()
+        wrong[7, 7] += 1e-3
+        here, there = compare(expected, wrong), compare(Expected(y, y.double() if expected is relu else x.double() * 3.1), wrong)
+        assert not here["pass"]
+        for key in ("mismatched", "status"):
+            assert here[key] == there[key]
+
+
+def test_timed_results_need_no_values_of_the_model():
+    x = torch.randn(50, 40)
+    model = DeviceExpected(x * 3.1, x.double() * 3.1).without_values()
+    assert all(t.is_meta for t in (model.eager,)) and model.leaves[0][2].gold is None
+    y = torch.randn(50, 40) * 3.1
+    expected = DeviceExpected.timed(y, model)
+    assert compare(expected, y.clone())["pass"]
+    assert not compare(expected, y + 1e-2)["pass"]
 
 
 def test_full_memory_is_tried_once_more(tmp_path, monkeypatch):

@@ -213,13 +213,15 @@ class Reference:
                            [(n, "buffer", b.detach().clone()) for n, b in self.module.named_buffers()]
         self.snapshot = Snapshot(self.module, device)
 
-    def run(self, inputs, seed, mode=None, change=None):
+    def run(self, inputs, seed, mode=None, change=None, keep=True):
         """(outputs, inputs afterwards) in the task's own dtype; `mode` is a context for the forward call.
 
         `change(name, tensor)` may write to parameters and buffers first. Sets `drew`: whether the call drew random numbers.
+        Without `keep` forward gets the inputs themselves, and may write to them.
         """
         self.snapshot.restore(double=False)
-        inputs = clone_tree(inputs)
+        if keep:
+            inputs = clone_tree(inputs)
         with torch.no_grad(), quiet(), self.place():
             for name, tensor in (*self.module.named_parameters(), *self.module.named_buffers()) if change else ():
                 change(name, tensor)

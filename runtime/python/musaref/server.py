@@ -210,7 +210,7 @@ class Server:
                 "work_full": scaling.work_full, "over_budget": scaling.over_budget,
                 "init_args": encode(list(task.init_args)), "init_kwargs": encode(dict(task.init_kwargs)),
                 "input_tree": encode(task.input_example), "output_tree": encode(task.output_example), "state": state,
-                "computes": task.computes, "random": task.random, "training": training,
+                "computes": task.computes, "flops": task.trace.flops, "random": task.random, "training": training,
                 "reference_mutates": task.mutates, "ops": sorted(task.trace.ops), "seed": task.options.seed}
 
     def _task(self, request):

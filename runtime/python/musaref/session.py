@@ -63,6 +63,7 @@ class Trial:
         self.index, self.seed, self.distribution = index, seed, distribution
         self.skipped = ""
         self.inputs = None              # as the candidate gets them
+        self.made_inputs = None         # a digest of inputs that were dropped and can be made again
         self.expected = None            # compare.Expected of the outputs
         self.expected_after = None      # compare.Expected of mutated inputs, by position
         self.gold = "float64"           # what gold is: float64, or the eager result in the task's dtype ("float32")
@@ -195,10 +196,10 @@ class Task:
         with default_dtype(self.default_dtype):
             return Reference(self.task, self.init_args, self.init_kwargs, self.options.seed, self.device, self.place)
 
-    def _run(self, inputs, seed, change=None):
+    def _run(self, inputs, seed, change=None, keep=True):
         strict_precision()
         with default_dtype(self.default_dtype):
-            return self.reference.run(inputs, seed, change=change)
+            return self.reference.run(inputs, seed, change=change, keep=keep)
 
     def needs(self, names):
         """Whether the result depends on any of these parameters and buffers: other values in them change a bit of it.

@@ -1,6 +1,7 @@
 #include "device/cuda/cuda_device.h"
 
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -19,10 +20,15 @@ namespace {
 using base::Deadline;
 using nlohmann::json;
 
+std::atomic<int> live_sessions{0};   // each with a context of its own on the GPU
+
 class CudaSession : public Session {
  public:
   CudaSession(base::Fd judge, base::Fd client, const CudaSessionOptions& options)
-      : fd_(judge.get()), channel_(std::move(judge)), client_(std::move(client)), options_(options) {}
+      : fd_(judge.get()), channel_(std::move(judge)), client_(std::move(client)), options_(options) {
+    ++live_sessions;
+  }
+  ~CudaSession() override { --live_sessions; }
 
   int take_client_fd() override { return client_.release(); }
   Result<Address> allocate(std::uint64_t, std::string) override { return no_memory(); }
@@ -203,8 +209,8 @@ class CudaDevice : public Device {
     state.celsius = static_cast<int>(sample->temperature_c);
     state.watts = sample->power_w;
     state.throttle = sample->throttle;
-    // NVML counts processes in the host's numbering: only how many there are can be compared.
-    state.others = -1;
+    const pid_t judge = ::getpid();
+    state.others = other_processes(sample->processes, [&](pid_t pid) { return is_below(pid, judge); }, 1 + live_sessions);
     return state;
   }
   Status probe() override {

@@ -6,6 +6,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/files.h"
+
 namespace musacoder::device {
 
 // NVML's interface, as its documentation gives it (https://docs.nvidia.com/deploy/nvml-api/): no header is
@@ -193,6 +195,26 @@ Result<GpuSample> Nvml::sample(unsigned index) {
     }
   }
   return out;
+}
+
+bool is_below(pid_t pid, pid_t ancestor) {
+  for (int depth = 0; depth < 64 && pid > 1; ++depth) {
+    if (pid == ancestor) return true;
+    auto status = base::read_file(fmt::format("/proc/{}/stat", pid), 4096);
+    if (!status) return false;
+    const std::size_t name_end = status->rfind(')');   // the name may hold anything
+    if (name_end == std::string::npos || name_end + 4 > status->size()) return false;
+    pid = static_cast<pid_t>(std::strtol(status->c_str() + name_end + 4, nullptr, 10));
+  }
+  return false;
+}
+
+int other_processes(const std::vector<GpuProcess>& listed, const std::function<bool(pid_t)>& is_ours, int ours) {
+  if (listed.empty()) return -1;   // we have a context ourselves, so a list without any is none
+  int known = 0;
+  for (const auto& process : listed) known += is_ours(process.pid);
+  const int all = static_cast<int>(listed.size());
+  return known > 0 ? all - known : std::max(0, all - ours);
 }
 
 Result<GpuInfo> gpu_probe(const std::string& nvml_path) {

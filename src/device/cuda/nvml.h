@@ -17,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include <functional>
+
 #include "base/status.h"
 
 namespace musacoder::device {
@@ -65,6 +67,12 @@ class Nvml {
   explicit Nvml(std::unique_ptr<Api> api);
   std::unique_ptr<Api> api_;
 };
+
+// How many of the processes with a context on a GPU are not ours; -1 where nobody can tell. NVML may list them in another
+// numbering than ours (containers): where it lists none that `is_ours` knows, `ours` of them are taken for ours.
+int other_processes(const std::vector<GpuProcess>& listed, const std::function<bool(pid_t)>& is_ours, int ours);
+// Whether `pid` is this process or one below it.
+bool is_below(pid_t pid, pid_t ancestor);
 
 // Is there a GPU that candidates can run on? Milliseconds, no context. The GPU is the first that
 // $CUDA_VISIBLE_DEVICES allows. kUnavailable says what is missing (library, driver, GPU, compute capability

@@ -111,7 +111,7 @@ Status result(const std::string& error) {
   return ok();
 }
 
-constexpr const char* kOrigins[] = {"own", "framework", "vendor", "jit", "unknown"};
+constexpr const char* kOrigins[] = {"own", "framework", "vendor", "torch_vendor", "jit", "unknown"};
 
 void read_launch(Fields in, WindowReport& out) {
   vgpu::LaunchRecord launch;
@@ -126,20 +126,21 @@ void read_launch(Fields in, WindowReport& out) {
   in.number("streams");
   if (std::none_of(std::begin(kOrigins), std::end(kOrigins),
                    [&](const char* name) { return launch.origin == name; }))
-    in.wrong("origin", "own, framework, vendor, jit or unknown");
+    in.wrong("origin", "own, framework, vendor, torch_vendor, jit or unknown");
   if (launch.count == 0) in.wrong("count", "above 0");
   if (!in.good()) return;
   out.launch_seconds += static_cast<double>(launch.nanoseconds) * 1e-9;
-  if (launch.origin != "vendor") {
+  const bool by_torch = launch.origin == "torch_vendor";
+  if (launch.origin != "vendor" && !by_torch) {
     out.launches.push_back(std::move(launch));
     return;
   }
   const std::string library = library_name(launch.module);
   const auto same = std::find_if(out.vendor_calls.begin(), out.vendor_calls.end(), [&](const auto& call) {
-    return call.library == library && call.function == launch.kernel;
+    return call.library == library && call.function == launch.kernel && call.by_torch == by_torch;
   });
   if (same == out.vendor_calls.end())
-    out.vendor_calls.push_back({library, launch.kernel, launch.count});
+    out.vendor_calls.push_back({library, launch.kernel, launch.count, by_torch});
   else
     same->count += launch.count;
 }
@@ -184,6 +185,9 @@ Status read_report(const json& reply, WindowReport& out, bool& canary) {
   out.threads = in.number("threads");
   out.dropped = in.number("dropped");
   out.internal = in.number("internal");
+  Fields memory = in.object("memory");
+  out.allocated_bytes = memory.number("allocated_bytes");
+  out.retained_bytes = memory.number("retained_bytes");
   out.unread_launch_error = in.text("error");
   const std::uint64_t last = std::numeric_limits<std::uint64_t>::max();
   if (in.number("first_ns", last) > in.number("last_ns", last)) in.wrong("first_ns", "before last_ns");

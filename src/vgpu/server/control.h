@@ -53,6 +53,7 @@ struct LaunchRecord {
 struct VendorCall {
   std::string library, function;            // "cublas", "cublasSgemm_v2"
   std::uint64_t count = 0;
+  bool by_torch = false;                    // hardware: torch called the library, not the candidate's own code
 };
 
 // The ledger of one window: what the device saw between begin_window and end_window.
@@ -73,6 +74,8 @@ struct WindowReport {
   std::uint64_t threads = 0;                // host threads that launched
   std::uint64_t dropped = 0;                // records that were lost: above 0 the report is incomplete
   std::uint64_t internal = 0;               // launches, copies and fills of the runner itself
+  std::uint64_t allocated_bytes = 0;        // of device memory that the candidate's own code allocated, torch's pool apart
+  std::uint64_t retained_bytes = 0;         // of that and earlier such memory, what was still there at the end
 };
 
 class ControlClient {

@@ -22,5 +22,7 @@ int load(void* module, void* function) { return here(fake_module_function(module
 int capture(const char* name, unsigned long node) {
   return here(fake_capture(reinterpret_cast<const void*>(&stub), name, node));
 }
+int take(unsigned long long address, std::size_t bytes) { return here(fake_take(address, bytes)); }
+int give(unsigned long long address) { return here(fake_give(address)); }
 int through(int (*function)(const char*), const char* name) { return here(function(name)); }
 }

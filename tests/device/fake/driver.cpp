@@ -34,6 +34,16 @@ int fake_launch_driver(void* function, const char* name) {
   } params{function, {}};
   return call(307, "cuLaunchKernel", &params, name, [&](unsigned id) { fake_kernel(name, id, 0, 4); });
 }
+int fake_take(unsigned long long address, std::size_t bytes) {
+  const struct {
+    unsigned long long* result;
+    std::size_t bytes;
+  } params{&address, bytes};
+  return call(243, "cuMemAlloc_v2", &params, nullptr, [](unsigned) {});
+}
+int fake_give(unsigned long long address) {
+  return call(245, "cuMemFree_v2", &address, nullptr, [](unsigned) {});
+}
 
 int cuDriverGetVersion(int* version) { return *version = 13000, 0; }
 int cuDeviceGet(int* device, int) { return *device = 0, 0; }

@@ -3,6 +3,7 @@
 // stack looks as it does on hardware.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 extern "C" {
@@ -37,5 +38,7 @@ int fake_synchronize(int result);
 // ---- libcuda.so.1 ----
 int fake_module_function(void* module, void* function);    // cuModuleLoadData, cuModuleGetFunction
 int fake_launch_driver(void* function, const char* name);  // cuLaunchKernel
+int fake_take(unsigned long long address, std::size_t bytes);  // cuMemAlloc_v2
+int fake_give(unsigned long long address);                     // cuMemFree_v2
 void fake_context(int active);
 }

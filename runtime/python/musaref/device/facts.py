@@ -31,7 +31,8 @@ def describe(device):
     facts = torch.cuda.get_device_properties(device)
     return {"name": facts.name, "uuid": str(getattr(facts, "uuid", "")), "driver": driver_version(),
             "capability": f"{facts.major}.{facts.minor}", "memory_bytes": facts.total_memory,
-            "l2_bytes": int(getattr(facts, "L2_cache_size", 0)), "bytes_per_s": _bandwidth(facts), "sms": facts.multi_processor_count, **versions}
+            "l2_bytes": int(getattr(facts, "L2_cache_size", 0)), "bytes_per_s": _bandwidth(facts), "sms": facts.multi_processor_count,
+            "max_hz": 1e3 * getattr(facts, "clock_rate", 0), **versions}
 
 
 def _bandwidth(facts):

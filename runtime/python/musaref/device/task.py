@@ -15,7 +15,7 @@ from collections import OrderedDict
 import torch
 
 from ..compare import _result, compare, form
-from ..distributions import Draw
+from ..distributions import Draw, name_of
 from ..errors import TaskError
 from ..naive import NaiveSums
 from ..reference import clone_tree
@@ -31,9 +31,10 @@ from .tiles import digest, memory, same, tile_of, tiles
 
 MEMORY_SHARE = 0.35       # of the device's memory: inputs, outputs, parameters and buffers of a task together
 INPUT_SHARE = 0.6         # of which inputs may take this part
-CACHE_SHARE = 0.15        # of the device's memory: inputs and expected values of trials, over all open tasks
+CACHE_SHARE = 0.35        # of the device's memory: inputs and expected values of trials, over all open tasks
 TIMED_SHARE = 0.25        # of the device's memory: the arena of timed calls
 TIMED, TIMED_KEPT = "timed", 256 << 20   # results of timed calls up to so many bytes are kept like trials
+INPUTS_KEPT = 256 << 20   # larger inputs of a trial are made again from their seed whenever they are laid out
 MOST_SETS = 64
 MOST_CALLS = 1000
 GOLD_SECONDS = 3.0        # no float64 where one run takes longer
@@ -159,6 +160,8 @@ class DeviceTask(Task):
         self.host = None              # the same task at the host's scale, for audit and needs
         self.baselines = {}
         self.timed_results = {}       # seed of a timed call's inputs → the reference's results
+        self.model = None             # what a timed call's results look like and may be off, without their values
+        self.repeats = True           # whether a seed gives the same inputs each time, as far as is known
         super().__init__(code, name, options)
         self.watch = False
         self.double = self.trace.flops <= GOLD_FLOPS and self.context.room(GOLD_MEMORY * self.peak)
@@ -208,12 +211,12 @@ class DeviceTask(Task):
     def _here(self, t):
         return t.detach().to(self.device)
 
-    def _run(self, inputs, seed, change=None):
+    def _run(self, inputs, seed, change=None, keep=True):
         watch = self.watch and self.device.type == "cuda"
         if watch:
             before = torch.cuda.memory_allocated(self.device)
             torch.cuda.reset_peak_memory_stats(self.device)
-        outputs, after = super()._run(inputs, seed, change)
+        outputs, after = super()._run(inputs, seed, change, keep)
         outputs = tree_map(self._here, outputs)
         self.context.synchronize()
         if watch:
@@ -230,6 +233,28 @@ class DeviceTask(Task):
     def _bytes_of(trial):
         held = nbytes(trial.inputs or []) + (trial.expected.bytes() if trial.expected else 0)
         return held + sum(e.bytes() for e in (trial.expected_after or {}).values())
+
+    def _inputs_again(self, trial):
+        """The trial with its inputs, which `_drop_inputs` may have taken; a task whose seeds do not repeat is judged anew."""
+        if trial.inputs is not None or trial.made_inputs is None:
+            return trial
+        trial.inputs, _ = self._stage("get_inputs", self.make_inputs, trial.distribution, trial.seed)
+        if digest([t for _, t in leaves(trial.inputs) if isinstance(t, torch.Tensor)]) == trial.made_inputs:
+            return trial
+        self.repeats = False
+        self.context.cached.pop((self, (trial.distribution, trial.seed)), None)
+        self.forget((trial.distribution, trial.seed))
+        return self.trial(trial.index, trial.seed)
+
+    def _drop_inputs(self, trial):
+        """Takes a trial's inputs away where they are large and its seed can give them again."""
+        if not self.repeats or trial.inputs is None or trial.skipped or nbytes(trial.inputs) <= INPUTS_KEPT:
+            return
+        if trial.made_inputs is None:
+            trial.made_inputs = digest([t for _, t in leaves(trial.inputs) if isinstance(t, torch.Tensor)])
+        trial.inputs = None
+        if (self, (trial.distribution, trial.seed)) in self.context.cached:
+            self.context.keep(self, (trial.distribution, trial.seed), self._bytes_of(trial))
 
     def forget(self, key):
         """Drops a cached trial, or results of a timed call; what lies in the arena keeps its own."""
@@ -323,7 +348,8 @@ class DeviceTask(Task):
 
     def lay_trial(self, index, seed, move=False):
         """The `trial` reply: inputs written, guard zones and output slots poisoned, device idle."""
-        trial = self.trial(index, seed)
+        self._clear()
+        trial = self._inputs_again(self.trial(index, seed))
         reply = {"distribution": trial.distribution, "seed": seed, "skipped": trial.skipped or None, "inputs": None,
                  "outputs": None, "arena": None, "gold": trial.gold}
         if trial.skipped:
@@ -341,6 +367,12 @@ class DeviceTask(Task):
         arena.owner = laid
         return {**reply, "inputs": self._tree(trial.inputs, inputs), "outputs": [slot.node() for slot, _ in slots],
                 "arena": arena.node()}
+
+    def _clear(self):
+        """What was laid out last is no longer asked for."""
+        laid = self.context.arena.owner
+        if laid is not None and laid.trial is not None:
+            laid.task._drop_inputs(laid.trial)
 
     def _laid(self, what):
         laid = self.context.arena.owner
@@ -411,22 +443,28 @@ class DeviceTask(Task):
     def _seeds(self, count, seed):
         return [(seed * 1_000_003 + k) % (1 << 62) for k in range(count)]
 
-    def _model_trial(self):
-        """The trial whose budget timed calls have: the task's own inputs, made once."""
-        return self.trial(0, OWN_SEED)
+    def _model(self):
+        """Form and budget of timed calls' results, from the task's own inputs: a DeviceExpected without values, made once."""
+        if self.model is None:
+            expected = self.trial(0, OWN_SEED).expected
+            self.context.cached.pop((self, (name_of(0), OWN_SEED)), None)
+            self.forget((name_of(0), OWN_SEED))
+            self.model = expected.without_values()
+        return self.model
 
     def lay_timed(self, calls, seed, move=False):
         """The `timed` reply: distinct inputs for as many calls as fit, one place to call `forward` at, slots for each call."""
         if not 1 <= calls <= MOST_CALLS:
             raise TaskError("infra:bad_request", f"'calls' must lie between 1 and {MOST_CALLS}, not {calls}")
-        model = self._model_trial()
+        self._clear()
+        model = self._model()
         seeds = self._seeds(calls, seed)
         first, _ = self._stage("get_inputs", self.make_inputs, "own", seeds[0])
-        sets, groups = self._share(calls, first, model.expected.eager)
+        sets, groups = self._share(calls, first, model.eager)
         arena, plan = self.context.arena, Plan(self.context.shift(move))
         inputs = self._plan_inputs(plan, first)
         plan.close()
-        outputs = [self._plan_outputs(plan, model.expected.eager, False) for _ in range(groups)]
+        outputs = [self._plan_outputs(plan, model.eager, False) for _ in range(groups)]
         places = [self._plan_inputs(plan, first, False, f"set {k}, input") for k in range(sets)]
         laid = Laid(self, plan, inputs, [outputs[k % groups] for k in range(calls)])
         laid.groups = groups
@@ -493,7 +531,7 @@ class DeviceTask(Task):
 
     def _timed_call(self, laid, k, got):
         model = laid.model
-        wrong = self._form(model.expected, got)
+        wrong = self._form(model, got)
         survives = k >= len(laid.slots) - laid.groups
         if not survives or (wrong is not None and wrong["status"] != "correctness_error:shape"):
             return wrong or _result("ok"), 0
@@ -501,13 +539,13 @@ class DeviceTask(Task):
         outputs = self.timed_results.get(seed)
         if outputs is None:
             inputs, _ = self._stage("get_inputs", self.make_inputs, "own", seed)
-            outputs, _ = self._stage("forward", self._run, inputs, seed)
+            outputs, _ = self._stage("forward", self._run, inputs, seed, None, False)
             del inputs
             size = sum(t.numel() * t.element_size() for _, t in leaves(outputs) if isinstance(t, torch.Tensor))
             if size <= TIMED_KEPT:   # the next candidate of this task is timed with the same inputs
                 self.timed_results[seed] = outputs
                 self.context.keep(self, (TIMED, seed), size)
-        result = compare(DeviceExpected.timed(outputs, model.expected), got)
+        result = compare(DeviceExpected.timed(outputs, model), got)
         if not result["pass"]:
             # Single elements may be more sensitive than this task's usual budget knows: the full measure decides.
             trial = self._make_trial(0, seed)
