@@ -54,7 +54,7 @@ struct BuildOptions {
   std::string python;           // finds torch's own headers for the full-header fall-back
   std::string nvcc;             // empty: search (find_nvcc)
   std::shared_ptr<const port::RenameTable> names;  // for extensions in the MUSA dialect; null: RenameTable::installed() at the first
-  std::string gpu_arch;         // "90": machine code for that NVIDIA architecture, linked to the real CUDA runtime; "": PTX for the virtual GPU
+  std::string gpu_arch;         // "90": machine code for that NVIDIA architecture, linked to the real CUDA runtime; "mp_31": by mcc for that one of Moore Threads; "": PTX for the virtual GPU
   double timeout_s = 120;       // one compiler run
   double full_timeout_s = 400;  // one compiler run with full headers
   bool allow_full_headers = true;

@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <span>
 #include <thread>
 
 #include "base/clock.h"
@@ -16,6 +17,7 @@
 #include "build/dialect.h"
 #include "build/flags.h"
 #include "build/headers.h"
+#include "build/mcc.h"
 #include "build/sources.h"
 #include "build/text.h"
 #include "build/toolchain.h"
@@ -31,6 +33,7 @@ constexpr std::size_t kMaxLog = 64u << 10;
 constexpr std::uint64_t kScratchBytes = 1ull << 30;
 constexpr int kRecipeVersion = 2;   // part of every address: raise it when flags or generated sources change
 constexpr const char* kVendorLibraries[] = {"cublas", "cublasLt", "cudnn", "cufft", "curand", "cusparse", "cusolver", "nvrtc", "cuda"};
+constexpr const char* kMusaLibraries[] = {"mublas", "mublasLt", "mudnn", "mufft", "murand", "musparse", "musolver", "mtrtc", "musa"};
 
 // Flags that torch itself gives to nvcc and that change what compiles.
 const std::vector<std::string> kTorchNvccFlags = {"-D__CUDA_NO_HALF_OPERATORS__", "-D__CUDA_NO_HALF_CONVERSIONS__",
@@ -68,6 +71,7 @@ struct Builder::Impl {
   std::set<std::string> building;      // addresses that another thread of this process is building
   std::optional<Result<Toolchain>> toolchain;
   std::string slim_hash, full_hash;
+  std::string mcc_names;               // folder of CUDA's names over MUSA's headers, for mcc
   std::once_flag header_once, warm_once;
   std::string header_dir;              // holds torch/extension.h.gch; "" when it could not be made
   std::unique_ptr<WarmCompilers> warm;
@@ -87,6 +91,7 @@ struct Builder::Impl {
 
   std::string include(const char* name = "include") const { return options.runtime_dir + "/" + name; }
   bool hardware() const { return !options.gpu_arch.empty(); }
+  bool mcc() const { return options.gpu_arch.starts_with("mp_"); }
 
   Result<std::shared_ptr<const port::RenameTable>> names() {
     std::lock_guard lock(mutex);
@@ -100,7 +105,12 @@ struct Builder::Impl {
   Result<Toolchain> tools() {
     std::lock_guard lock(mutex);
     if (!toolchain || !*toolchain) {
-      toolchain = find_toolchain(options.nvcc, options.python);
+      toolchain = mcc() ? find_musa_toolchain() : find_toolchain(options.nvcc, options.python);
+      if (mcc() && *toolchain) {
+        auto dir = cuda_names_for_mcc(*options.names, options.cache_dir);
+        if (dir) mcc_names = *dir;
+        else toolchain = tl::unexpected<Error>(dir.error());
+      }
       slim_hash = hash_tree(include());
       full_hash = hash_tree(include("include_full"));
     }
@@ -133,6 +143,7 @@ struct Builder::Impl {
     sandbox::Policy p;
     p.readable = tools.readable;
     append(p.readable, {source_dir, include(), options.runtime_dir + "/lib"});
+    if (mcc()) p.readable.push_back(mcc_names);
     if (headers == Headers::kFull) append(p.readable, {include("include_full"), torch_dir});
     p.tmp_bytes = kScratchBytes;
     p.writable_bytes = kScratchBytes;
@@ -175,11 +186,12 @@ struct Builder::Impl {
     std::vector<std::string> flags;
     if (!source_dir.empty()) flags.push_back("-I" + source_dir);
     const std::string option = quiet ? "-isystem" : "-I";
+    if (mcc()) append(flags, {option, mcc_names});
     append(flags, {option, headers == Headers::kFull ? include("include_full") : include(), option, include("include/vendor")});
     if (headers == Headers::kFull) append(flags, {"-isystem", torch_dir + "/include", "-isystem", torch_dir + "/include/torch/csrc/api/include"});
     for (const auto& dir : tools.include_dirs) append(flags, {"-isystem", dir});
     // nvcc knows this one; main.cpp may include CUDA's host headers (cuda_runtime.h, cuda_fp16.h) too.
-    append(flags, {"-isystem", (fs::path(tools.nvcc).parent_path().parent_path() / "include").string()});
+    if (!tools.nvcc.empty()) append(flags, {"-isystem", (fs::path(tools.nvcc).parent_path().parent_path() / "include").string()});
     // torch's own headers must not get in beside the slim ones.
     for (const auto& dir : e.extra_include_paths)
       if (!dir.empty() && dir[0] == '/' && dir.find("torch") == std::string::npos && base::is_directory(dir)) append(flags, {"-I" + dir});
@@ -321,7 +333,7 @@ struct Builder::Impl {
     }
     sandbox::Policy base_policy = policy(tools, headers, source_dir);
     const std::string implicit = "#include <torch/extension.h>\n";
-    bool precompile = headers == Headers::kSlim && filter_cxx_flags(e.extra_cflags).empty() && e.extra_include_paths.empty() &&
+    bool precompile = headers == Headers::kSlim && !mcc() && filter_cxx_flags(e.extra_cflags).empty() && e.extra_include_paths.empty() &&
                       std::any_of(units.units.begin(), units.units.end(), [&](const Unit& u) { return !u.cuda && u.text.starts_with(implicit); });
     std::string header = precompile ? precompiled_header(tools) : "";
     if (!header.empty()) base_policy.readable.push_back(header);
@@ -345,6 +357,14 @@ struct Builder::Impl {
       std::string path = source_dir + "/" + units.units[i].file;
       if (!units.units[i].cuda) {
         steps[i] = run(base_policy, gxx_command(e, tools, headers, source_dir, path, objects[i], header), out_dirs[i], out_dirs[i]);
+        return;
+      }
+      if (mcc()) {
+        MccCommand command{.architecture = options.gpu_arch, .source = path, .object = objects[i], .own_flags = e.extra_cuda_cflags};
+        command.includes = include_flags(e, tools, headers, source_dir, true);
+        command.defines = header_macros(headers);
+        command.defines.push_back(name_macro(e));
+        steps[i] = run(base_policy, mcc_command(find_musa_toolkit(), command), out_dirs[i], out_dirs[i]);
         return;
       }
       // Lean headers first; a failure counts only with whole ones.
@@ -439,7 +459,7 @@ struct Builder::Impl {
     // Link, and beside it let ptxas look at PTX that nobody has assembled yet: it alone knows about too much shared memory or
     // bad inline assembly.
     std::string lib = options.runtime_dir + "/lib";
-    const std::string torch_library = hardware() ? "musacoder_torch_cuda" : "musacoder_torch";
+    const std::string torch_library = mcc() ? "musacoder_torch_musa" : hardware() ? "musacoder_torch_cuda" : "musacoder_torch";
     std::vector<std::string> client_libraries = {torch_library};
     if (!hardware()) client_libraries.emplace_back("musacoder_cudart");
     for (const auto& name : client_libraries)
@@ -457,10 +477,10 @@ struct Builder::Impl {
     append(link_argv, {"-L" + lib, "-l" + torch_library, "-Wl,-rpath," + lib, "-Wl,--no-undefined", "-Wl,--no-as-needed"});
     if (hardware()) {
       // Found by name at load time: torch has loaded them before.
-      if (tools.cudart.empty()) return infra("no libcudart.so was found beside nvcc or torch");
+      if (tools.cudart.empty()) return infra(mcc() ? "no libmusart.so was found beside mcc" : "no libcudart.so was found beside nvcc or torch");
       link_argv.push_back(tools.cudart);
       link_argv.push_back("-Wl,--as-needed");
-      for (const char* name : kVendorLibraries)
+      for (const char* name : mcc() ? std::span<const char* const>(kMusaLibraries) : std::span<const char* const>(kVendorLibraries))
         if (auto path = find_library(tools, name); !path.empty()) link_argv.push_back(path);
       link_argv.push_back("-Wl,--no-as-needed");
     } else {
@@ -531,7 +551,7 @@ struct Builder::Impl {
     std::string lacking = compile_failure ? lacking_in_slim(result.diagnostics, torch_names) : "";
     if (slim_defines_macro(lacking)) lacking.clear();
     if (!lacking.empty()) {
-      bool affordable = options.allow_full_headers && !torch_dir.empty() && base::is_directory(include("include_full"));
+      bool affordable = options.allow_full_headers && !mcc() && !torch_dir.empty() && base::is_directory(include("include_full"));
       if (affordable) {
         base::log_info("build {}: full torch headers, because the slim ones lack {}", key.substr(0, 12), lacking);
         BuildResult full = attempt(e, units, tools, Headers::kFull, key, *scratch, module);
@@ -568,8 +588,13 @@ Builder::Builder(BuildOptions options) : impl_(std::make_unique<Impl>(std::move(
 Builder::~Builder() = default;
 
 BuildResult Builder::build(const Extension& extension) {
-  if (!extension.musa) return impl_->build(extension, {});
   BuildResult result;
+  if (!extension.musa && impl_->mcc()) {
+    result.status = "compile_error:nvcc";
+    result.message = "CUDA sources are not built for a Moore Threads GPU; build MUSA sources with torch_musa.utils.musa_extension";
+    return result;
+  }
+  if (!extension.musa) return impl_->build(extension, {});
   auto names = impl_->names();
   if (!names) {
     result.status = "infra:build";
@@ -582,7 +607,9 @@ BuildResult Builder::build(const Extension& extension) {
     result.message = cuda.error().message;
     return result;
   }
-  return impl_->build(cuda->extension, cuda->remarks);
+  if (!impl_->mcc()) return impl_->build(cuda->extension, cuda->remarks);
+  cuda->extension.extra_cuda_cflags = extension.extra_cuda_cflags;   // mcc's own
+  return impl_->build(cuda->extension, {});
 }
 
 // `remarks` come first among the diagnostics.

@@ -19,9 +19,9 @@ constexpr const char* kFooter =
     "Environment: MUSACODER_RUNTIME, MUSACODER_PYTHON, MUSACODER_CACHE, MUSACODER_NVCC, NO_COLOR.";
 
 void add_judge_options(CLI::App* app, JudgeOptions& options) {
-  app->add_option("--backend", options.backend, "where candidates run: cuda (an NVIDIA GPU), vgpu (a GPU in software), auto (cuda where there is one)")
+  app->add_option("--backend", options.backend, "where candidates run: cuda (an NVIDIA GPU), musa (a Moore Threads GPU), vgpu (a GPU in software), auto (cuda where there is one)")
       ->capture_default_str()
-      ->check(CLI::IsMember({"auto", "vgpu", "cuda"}));
+      ->check(CLI::IsMember({"auto", "vgpu", "cuda", "musa"}));
   app->add_option("--gpu", options.gpu, "GPU model that vgpu presents; MUSA candidates see an s5000 whatever NVIDIA model is named")
       ->capture_default_str()
       ->check(CLI::IsMember({"h200", "a100", "s5000", "s4000", "s80"}));

@@ -305,7 +305,7 @@ bool Run::choose_device() {
     note("in the MUSA dialect: " + candidate_.dialect_why);
     if (const std::string warps = warp_assumptions(*lane_.shared->names, candidate_); !warps.empty()) note(warps);
   }
-  if (device().warp_size() != 32)
+  if (!on_hardware() && device().warp_size() != 32)
     return finish("unsupported:warp128",
                   fmt::format("{} runs warps of {} threads, and the virtual GPU executes warps of 32; judge as an S5000 (--gpu s5000), whose "
                               "warps have 32",

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 
+#include "base/json_lines.h"
 #include "base/files.h"
 #include "base/subprocess.h"
 #include "judge/json_fields.h"

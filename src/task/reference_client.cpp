@@ -81,6 +81,7 @@ Status ReferenceClient::Impl::ensure() {
   start.argv = {options.python, "-s", "-B", script, "--fd", std::to_string(kSocketNumber), "--run-dir", options.run_dir, "--threads",
                 std::to_string(options.threads), "--memory-limit", std::to_string(options.memory_bytes)};
   start.env = base::clean_env();
+  if (options.device && options.vendor != "cuda") start.argv.insert(start.argv.end(), {"--vendor", options.vendor});
   if (!options.device) start.env.push_back("CUDA_VISIBLE_DEVICES=");
   else append_gpu_environment(start.env);
   start.env.insert(start.env.end(), {"PYTHONHASHSEED=0",

@@ -51,6 +51,8 @@ def strict_precision():
     torch.set_float32_matmul_precision("highest")
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
+    if hasattr(torch.backends, "mudnn"):
+        torch.backends.mudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = False
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False

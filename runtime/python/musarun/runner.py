@@ -266,7 +266,7 @@ class Runner:
             return take
 
         self._seed(request["seed"])
-        loop = timed_loop.TimedLoop(int(request["flush_bytes"]), internal=device.internal)
+        loop = timed_loop.TimedLoop(int(request["flush_bytes"]), device=self._dialect, internal=device.internal)
         recorder = device.CpuOpRecorder()
         first_ms, warm_calls = 0.0, 0
         try:

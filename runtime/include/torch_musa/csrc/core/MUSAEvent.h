@@ -2,4 +2,5 @@
 #ifndef MUSACODER_SLIM_TORCH_MUSA_CSRC_CORE_MUSAEVENT_H
 #define MUSACODER_SLIM_TORCH_MUSA_CSRC_CORE_MUSAEVENT_H
 #include "../../../musacoder/musa_names.h"
+#include "../../../musacoder/cuda.h"
 #endif
