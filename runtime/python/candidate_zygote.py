@@ -145,7 +145,9 @@ class Zygote:
                 "wall_s": float(limits.get("wall_s", 1800)), "processes": int(limits.get("processes", 64)),
                 "writable_bytes": int(limits.get("writable_bytes", 1 << 30)),
                 "file_bytes": int(limits.get("file_bytes", 1 << 30)), "open_files": int(limits.get("open_files", 1024)),
-                "devices": list(request.get("devices", [])), "bound_addresses": bool(limits.get("bound_addresses", True))}
+                "devices": list(request.get("devices", [])), "bound_addresses": bool(limits.get("bound_addresses", True)),
+                # compute-sanitizer's halves speak over sockets, and give up where none can be made
+                "inet_sockets": bool(request.get("under"))}
 
     def wait(self, request):
         pid = int(request["pid"])

@@ -175,6 +175,14 @@ Result<BatchSummary> run_batch(const BatchOptions& options, std::istream& in) {
   if (!groups.empty()) {
     MC_ASSIGN_OR_RETURN(shared, judge::Shared::create(options.judge));
   }
+  // Where all lanes share one GPU they share its reference runner too: rows of a task follow each other on all lanes, and the GPU is
+  // never kept waiting for the one lane that has them.
+  if (shared && shared->lane) {
+    std::deque<std::vector<Row>> single;
+    for (auto& group : groups)
+      for (auto& row : group) single.emplace_back().push_back(std::move(row));
+    groups = std::move(single);
+  }
   g_interrupted = false;
   auto previous = std::signal(SIGINT, on_interrupt);
 

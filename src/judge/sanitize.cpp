@@ -8,6 +8,7 @@
 
 #include "base/json_lines.h"
 #include "base/files.h"
+#include "base/json_lines.h"
 #include "base/subprocess.h"
 #include "judge/json_fields.h"
 #include "judge/tensor_tree.h"
@@ -210,8 +211,9 @@ Result<Given> scaled_task(const SanitizeContext& c, const std::string& folder) {
 }  // namespace
 
 std::optional<std::string> find_compute_sanitizer() {
+  if (const char* given = std::getenv("MUSACODER_COMPUTE_SANITIZER"); given && *given)
+    return base::is_executable(given) ? std::optional<std::string>(given) : std::nullopt;
   std::vector<std::string> places;
-  if (const char* given = std::getenv("MUSACODER_COMPUTE_SANITIZER")) places.push_back(given);
   places.push_back(base::find_program("compute-sanitizer"));
   std::error_code error;
   for (std::filesystem::directory_iterator it("/usr/local", error), end; !error && it != end; it.increment(error))
@@ -309,6 +311,7 @@ Result<Sanitized> run_sanitizer(const SanitizeContext& c, const std::string& san
     out.message = fault->fault.message;
   } else if (!step.empty()) {
     out.message = step;
+    if (text && !text->empty()) out.message += "; the sanitizer's report: " + text->substr(0, 600);
   } else {
     out.ran = true;
     out.message = "nothing found";

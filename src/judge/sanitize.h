@@ -25,7 +25,8 @@
 
 namespace musacoder::judge {
 
-// $MUSACODER_COMPUTE_SANITIZER, PATH, /usr/local/cuda*/bin; nothing where it is not installed.
+// $MUSACODER_COMPUTE_SANITIZER alone where it is set ("none": do without); else PATH, /usr/local/cuda*/bin. Nothing where it is
+// not installed.
 std::optional<std::string> find_compute_sanitizer();
 
 struct SanitizerFault {

@@ -37,7 +37,10 @@ std::pair<std::string, std::string> ended_status(const Error& error) {
 }
 
 TaskLane::Hold::Hold(TaskLane& lane) : lane_(lane) {
-  lane_.mutex_.lock();
+  std::unique_lock lock(lane_.mutex_);
+  const std::uint64_t ticket = lane_.last_++;
+  lane_.turn_.wait(lock, [&] { return lane_.serving_ == ticket; });
+  lock.unlock();
   if (lane_.gpu_lock_)
     while (::flock(lane_.gpu_lock_.get(), LOCK_EX) != 0 && errno == EINTR) {
     }
@@ -45,7 +48,11 @@ TaskLane::Hold::Hold(TaskLane& lane) : lane_(lane) {
 
 TaskLane::Hold::~Hold() {
   if (lane_.gpu_lock_) ::flock(lane_.gpu_lock_.get(), LOCK_UN);
-  lane_.mutex_.unlock();
+  {
+    std::lock_guard lock(lane_.mutex_);
+    ++lane_.serving_;
+  }
+  lane_.turn_.notify_all();
 }
 
 Result<std::shared_ptr<TaskLane>> TaskLane::start(const JudgeConfig& config) {

@@ -11,6 +11,7 @@
 // A failure that already is a verdict travels as an Error whose message begins with the status (ended_status).
 #pragma once
 
+#include <condition_variable>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -79,6 +80,8 @@ class TaskLane {
   JudgeConfig config_;
   bool on_device_ = false;
   std::mutex mutex_;
+  std::condition_variable turn_;
+  std::uint64_t last_ = 0, serving_ = 0;           // tickets: who asked first holds first, so that candidates of a task stay together
   base::Fd gpu_lock_;                              // a file that all processes of this user lock while they use the GPU
   base::TempDir run_dir_;
   std::unique_ptr<task::ReferenceClient> reference_;

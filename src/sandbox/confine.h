@@ -17,6 +17,6 @@ Status set_no_new_privs();
 // kUnsupported when the kernel has no Landlock.
 Status apply_landlock(const std::vector<std::string>& readable, const std::vector<std::string>& writable, bool network);
 // Refuses system calls that no compiler and no candidate needs; the list with reasons is in seccomp.cpp.
-Status apply_seccomp(bool network);
+Status apply_seccomp(bool sockets);
 
 }  // namespace musacoder::sandbox

@@ -322,8 +322,9 @@ Status confine(const Policy& policy, const Namespaces& made, const TreePlan& pla
     writable.push_back("/tmp");
     writable.push_back("/dev/shm");
   }
-  note("landlock", apply_landlock(readable, writable, policy.network));
-  note("seccomp", apply_seccomp(policy.network));
+  const bool sockets = policy.network || (policy.inet_sockets && made.net);
+  note("landlock", apply_landlock(readable, writable, sockets));
+  note("seccomp", apply_seccomp(sockets));
   return ok();
 }
 

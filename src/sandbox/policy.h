@@ -34,6 +34,7 @@ struct Policy {
   std::uint64_t file_bytes = 0;            // size of one file; 0: no limit
   int open_files = 1024;
   bool network = false;                    // true keeps the network reachable
+  bool inet_sockets = false;               // internet sockets may be made though nothing is reachable; only in a network namespace of its own
   bool namespaces = true;                  // false: only rlimits, Landlock and seccomp
   bool cgroups = true;                     // try cgroup v2, then v1
   int result_fd = -1;                      // where the supervisor writes its one-line JSON result (see launcher.h)

@@ -42,7 +42,7 @@ constexpr std::uint64_t kNamespaceFlags =
 
 }  // namespace
 
-Status apply_seccomp(bool network) {
+Status apply_seccomp(bool sockets) {
   scmp_filter_ctx filter = seccomp_init(SCMP_ACT_ALLOW);
   if (!filter) return fail(Code::kUnsupported, "seccomp: no filter");
   struct Release {
@@ -74,7 +74,7 @@ Status apply_seccomp(bool network) {
     bad += seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(fchmod), 1, SCMP_A1(SCMP_CMP_MASKED_EQ, bit, bit)) != 0;
     bad += seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(fchmodat), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, bit, bit)) != 0;
   }
-  if (!network)
+  if (!sockets)
     bad += seccomp_rule_add(filter, SCMP_ACT_ERRNO(EACCES), SCMP_SYS(socket), 1, SCMP_A0(SCMP_CMP_NE, AF_UNIX)) != 0;
   if (bad) return fail(Code::kInternal, "seccomp: {} rules could not be made", bad);
   if (int error = seccomp_load(filter); error != 0)

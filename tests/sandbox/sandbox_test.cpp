@@ -82,6 +82,7 @@ TEST_F(SandboxTest, PolicyJsonRoundTripAndErrors) {
   p.readable = {"/opt"};
   p.devices = {"/dev/nvidia0"};
   p.bound_addresses = false;
+  p.inet_sockets = true;
   p.wall_s = 1.5;
   p.memory_bytes = 1ull << 40;
   auto back = policy_from_json(to_json(p));
@@ -171,6 +172,12 @@ TEST_F(SandboxTest, NetworkIsOutOfReach) {
   EXPECT_NE(shell("exec 3<>/dev/tcp/127.0.0.1/22 && echo connected").process.out, "connected\n");
   need("net_ns");
   EXPECT_EQ(shell("cat /proc/net/dev | grep -c eth").process.out, "0\n");
+  // Sockets that lead nowhere, where a program gives up without any.
+  Policy policy;
+  policy.inet_sockets = true;
+  EXPECT_EQ(p.run(policy).process.exit.code, ENETUNREACH);
+  policy.namespaces = false;
+  EXPECT_EQ(p.run(policy).process.exit.code, EACCES) << "only in a namespace of its own";
 }
 
 TEST_F(SandboxTest, FilesOutsideAreInvisible) {
