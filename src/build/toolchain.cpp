@@ -145,6 +145,10 @@ Result<Toolchain> find_musa_toolchain() {
   for (const char* folder : {"/lib", "/lib64"})
     if (base::is_directory(toolkit.home + folder)) tools.library_dirs.push_back(toolkit.home + folder);
   for (const auto& dir : {toolkit.home, real(toolkit.home), fs::path(real(toolkit.mcc)).parent_path().parent_path().string()}) tools.readable.push_back(dir);
+  // Parts of a toolkit may be links to where they are installed.
+  std::error_code error;
+  for (fs::directory_iterator it(toolkit.home, error), end; !error && it != end; it.increment(error))
+    if (it->is_symlink(error) && it->is_directory(error)) tools.readable.push_back(real(it->path()));
   base::Sha256 hash;
   for (const auto& part : {version_of(toolkit.mcc), version_of(tools.gxx), stamp(toolkit.mcc), stamp(tools.gxx), tools.cudart}) hash.field(part);
   tools.fingerprint = hash.hex();

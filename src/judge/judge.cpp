@@ -1121,6 +1121,9 @@ Result<std::shared_ptr<Shared>> Shared::create(const JudgeConfig& config) {
   zygote.dialect = device->dialect();
   if (const char* path = std::getenv("LD_LIBRARY_PATH"); path && device->capabilities().real_hardware)
     zygote.environment.push_back(fmt::format("LD_LIBRARY_PATH={}", path));
+  if (device->dialect() == "musa")   // torch_musa is imported there, and looks for its toolkit
+    for (const auto& [name, value] : needs.environment)
+      if (name != "LD_LIBRARY_PATH") zygote.environment.push_back(name + "=" + value);
   MC_ASSIGN_OR_RETURN(shared->zygote, ZygoteClient::start(zygote));
   if (device->capabilities().real_hardware) {
     MC_ASSIGN_OR_RETURN(shared->lane, TaskLane::start(config));

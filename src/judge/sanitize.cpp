@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "base/json_lines.h"
 #include "base/files.h"
 #include "base/json_lines.h"
 #include "base/subprocess.h"

@@ -25,7 +25,8 @@ constexpr std::size_t kLastWords = 2000;
 
 // Which GPU, where its libraries and compilers are.
 void append_gpu_environment(std::vector<std::string>& environment) {
-  for (const char* name : {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "LD_LIBRARY_PATH", "CUDA_HOME", "TRITON_CACHE_DIR", "CC"})
+  for (const char* name : {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "LD_LIBRARY_PATH", "CUDA_HOME", "TRITON_CACHE_DIR", "CC",
+                           "MUSA_VISIBLE_DEVICES", "MTHREADS_VISIBLE_DEVICES", "MUSA_HOME", "MUSA_PATH"})
     if (const char* value = std::getenv(name)) environment.push_back(fmt::format("{}={}", name, value));
 }
 }  // namespace
