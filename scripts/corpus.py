@@ -99,7 +99,7 @@ def musacoder():
     return pathlib.Path(os.environ.get("MUSACODER", ROOT / "build" / "musacoder"))
 
 
-def run_sets(cases, out, lanes=None):
+def run_sets(cases, out, lanes=None, backend=None):
     """Judges the cases with one batch per policy; returns {case name: verdict}."""
     out.mkdir(parents=True, exist_ok=True)
     verdicts = {}
@@ -111,6 +111,8 @@ def run_sets(cases, out, lanes=None):
                     file.write(json.dumps(row(case)) + "\n")
         results.unlink(missing_ok=True)
         command = [musacoder(), "verify", "--batch", rows, "--out", results, "--policy", policy]
+        if backend:
+            command += ["--backend", backend]
         if lanes:
             command += ["--lanes", str(lanes)]
         done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL)
@@ -155,6 +157,7 @@ def main():
     run.add_argument("--case", default="*", help="only cases whose name matches this pattern")
     run.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "corpus")
     run.add_argument("--lanes", type=int)
+    run.add_argument("--backend", help="as of musacoder verify; default: its own")
     args = parser.parse_args()
 
     if args.command == "rows":
@@ -163,7 +166,7 @@ def main():
         return 0
     if args.command == "run":
         cases = load_cases(args.sets, args.case)
-        verdicts = run_sets(cases, args.out, args.lanes)
+        verdicts = run_sets(cases, args.out, args.lanes, args.backend)
     else:
         verdicts = {v.get("case", ""): v for path in args.verdicts for v in read_verdicts(path)}
         cases = [case for case in load_cases() if case["name"] in verdicts]

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 namespace musacoder::build {
 namespace {
 
-constexpr const char* kVersion = "1";   // raise it when the generated headers change
+constexpr const char* kVersion = "2";   // raise it when the generated headers change
 
 // CUDA's headers that sources and the slim headers include, and the groups of names that each stands for.
 struct Header {
@@ -43,6 +43,9 @@ const std::vector<Header>& headers() {
   };
   return all;
 }
+
+// Element types: several libraries' headers have them, and they are listed for one of these.
+constexpr const char* kTypes[] = {"__nv_bfloat16", "__nv_bfloat162", "__nv_bfloat16_raw", "__nv_bfloat162_raw", "__nv_fp8_e4m3", "__nv_fp8_e5m2"};
 
 std::string guard_of(std::string name) {
   for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) ? static_cast<char>(std::toupper(static_cast<unsigned char>(c))) : '_';
@@ -86,8 +89,11 @@ Result<std::string> cuda_names_for_mcc(const port::RenameTable& table, const std
     // The compiler's own macros say what they say there.
     if (header.groups.contains("macros"))
       for (const char* name : {"CC__", "_ARCH__"}) text += fmt::format("#if defined(__MUSA{0}) && !defined(__CUDA{0})\n#define __CUDA{0} __MUSA{0}\n#endif\n", name);
+    if (header.groups.contains("types"))
+      for (const char* type : kTypes)
+        if (const auto renamed = table.name(type, port::Dialect::kMusa)) text += fmt::format("#define {} {}\n", type, renamed->to);
     for (const auto& [cuda, entry] : names)
-      if (header.groups.contains(entry.first) && entry.first != "macros" && cuda != entry.second && cuda.find_first_of("./") == std::string::npos)
+      if (header.groups.contains(entry.first) && !cuda.starts_with("__nv_") && entry.first != "macros" && cuda != entry.second && cuda.find_first_of("./") == std::string::npos)
         text += fmt::format("#define {} {}\n", cuda, entry.second);
     text += "#endif\n";
     MC_RETURN_IF_ERROR(base::write_file(temp->file(header.cuda), text));

@@ -6,7 +6,9 @@
 
 #include <algorithm>
 
+#include "base/files.h"
 #include "build/flags.h"
+#include "build/mcc.h"
 #include "build/sources.h"
 
 namespace musacoder::build {
@@ -94,6 +96,28 @@ TEST(Dialect, MccsFlags) {
   EXPECT_THAT(flags.remarks[0], HasSubstr("-gencode arch=compute_90,code=sm_90: mcc names"));
   EXPECT_THAT(flags.remarks[1], HasSubstr("no -ccbin"));
   EXPECT_THAT(flags.remarks[2], HasSubstr("nvcc's flag"));
+}
+
+TEST(Mcc, CommandsHaveWhatItTakes) {
+  const auto argv = mcc_command({.home = "/m", .mcc = "/m/bin/mcc"}, {.architecture = "mp_22", .source = "k.mu.cu", .object = "k.o", .includes = {"-I", "/i"}, .defines = {"-DA=1"},
+                                 .own_flags = {"-O3 -mtgpu", "-Od3", "-arch=sm_90", "-ccbin", "gcc", "-fmusa-flush-denormals-to-zero", "--use_fast_math", "-DN=2", "-fplugin=x.so", "-ffast-math"}});
+  EXPECT_THAT(argv, ElementsAre("/m/bin/mcc", "-x", "musa", "-c", "k.mu.cu", "-o", "k.o", "--offload-arch=mp_22", "-fPIC", "-O2", "-fno-caret-diagnostics", "-fno-color-diagnostics",
+                                "-DA=1", "-I", "/i", "-std=c++17", "-O3", "-mtgpu", "-Od3", "-fmusa-flush-denormals-to-zero", "-DN=2", "-ffast-math"));
+  EXPECT_EQ(mcc_command({}, {.own_flags = {"-std=c++20"}}).back(), "-std=c++20");
+}
+
+TEST(Mcc, CudasNamesStandForMusas) {
+  auto temp = base::TempDir::create("mcc-names");
+  ASSERT_TRUE(temp);
+  auto dir = cuda_names_for_mcc(table(), temp->path());
+  ASSERT_TRUE(dir) << dir.error().message;
+  const std::string text = *base::read_file(*dir + "/cuda_runtime.h", 8 << 20);
+  const auto has = [](const std::string& in, const char* line) { return in.find(line) != std::string::npos; };   // the files are long
+  EXPECT_TRUE(has(text, "#include <musa_runtime.h>\n"));
+  EXPECT_TRUE(has(text, "#define cudaMalloc musaMalloc\n"));
+  EXPECT_TRUE(has(*base::read_file(*dir + "/cuda_bf16.h", 8 << 20), "#define __nv_bfloat16 __mt_bfloat16\n"));
+  EXPECT_TRUE(has(*base::read_file(*dir + "/cublas_v2.h", 8 << 20), "#define cublasCreate_v2 mublasCreate_v2\n"));
+  EXPECT_EQ(*cuda_names_for_mcc(table(), temp->path()), *dir);   // made once
 }
 
 TEST(Dialect, ProtocolNamesIt) {
