@@ -20,8 +20,8 @@ import sys
 import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-SETS = ("quickstart", "honest", "cheats")
-KEYS = {"task", "candidate", "expect", "policy", "why"}
+SETS = ("quickstart", "honest", "cheats", "musa")
+KEYS = {"task", "candidate", "expect", "policy", "why", "says", "never_says"}
 
 
 def load_case(folder):
@@ -41,6 +41,8 @@ def load_case(folder):
         "candidate_path": folder / data["candidate"],
         "expect": [expect] if isinstance(expect, str) else list(expect),
         "policy": data.get("policy", "strict"),
+        "says": list(data.get("says", [])),
+        "never_says": list(data.get("never_says", [])),
         "why": data["why"],
     }
 
@@ -74,6 +76,18 @@ def matches(status, expect):
     return any(status == e or (e.endswith(":*") and status.startswith(e[:-1])) for e in expect)
 
 
+# What a reader of the verdict sees of it: not the case's own text, nor names of folders and versions.
+_READ = ("status", "cause", "levels", "builds", "exception", "fault", "ledger", "outside", "refused_ops", "notes", "trials")
+
+
+def misses(case, verdict):
+    """What the verdict should say and does not, or says and should not: a list of sentences."""
+    text = json.dumps({key: verdict[key] for key in _READ if key in verdict}, ensure_ascii=False)
+    text = text.replace('\\"', '"')
+    return [f"does not say {part!r}" for part in case["says"] if part not in text] + [
+        f"says {part!r}" for part in case["never_says"] if part in text]
+
+
 def read_verdicts(path):
     with open(path, encoding="utf-8") as file:
         for line in file:
@@ -85,7 +99,7 @@ def musacoder():
     return pathlib.Path(os.environ.get("MUSACODER", ROOT / "build" / "musacoder"))
 
 
-def run_sets(cases, out, lanes=None):
+def run_sets(cases, out, lanes=None, backend=None):
     """Judges the cases with one batch per policy; returns {case name: verdict}."""
     out.mkdir(parents=True, exist_ok=True)
     verdicts = {}
@@ -97,6 +111,8 @@ def run_sets(cases, out, lanes=None):
                     file.write(json.dumps(row(case)) + "\n")
         results.unlink(missing_ok=True)
         command = [musacoder(), "verify", "--batch", rows, "--out", results, "--policy", policy]
+        if backend:
+            command += ["--backend", backend]
         if lanes:
             command += ["--lanes", str(lanes)]
         done = subprocess.run([str(word) for word in command], stdin=subprocess.DEVNULL)
@@ -114,7 +130,8 @@ def print_table(cases, verdicts):
     for case in cases:
         verdict = verdicts.get(case["name"])
         status = verdict["status"] if verdict else "no verdict"
-        good = matches(status, case["expect"])
+        wrong_words = misses(case, verdict) if verdict else []
+        good = matches(status, case["expect"]) and not wrong_words
         wrong += not good
         seconds = (verdict or {}).get("seconds", {}).get("total")
         line = f"{'✓' if good else '✗'} {case['name'].split('/', 1)[1]:<{width}}  {case['task']:<38}  {status}"
@@ -123,7 +140,7 @@ def print_table(cases, verdicts):
         print(line)
         if not good:
             cause = f" ({verdict['cause']})" if verdict and verdict.get("cause") else ""
-            print(f"    expected {' or '.join(case['expect'])}{cause}")
+            print(f"    expected {' or '.join(case['expect'])}{cause}" + "".join(f"; the verdict {what}" for what in wrong_words))
     print(f"{len(cases) - wrong} of {len(cases)} cases got the status they must get")
     return wrong
 
@@ -140,6 +157,7 @@ def main():
     run.add_argument("--case", default="*", help="only cases whose name matches this pattern")
     run.add_argument("--out", type=pathlib.Path, default=ROOT / "build" / "corpus")
     run.add_argument("--lanes", type=int)
+    run.add_argument("--backend", help="as of musacoder verify; default: its own")
     args = parser.parse_args()
 
     if args.command == "rows":
@@ -148,7 +166,7 @@ def main():
         return 0
     if args.command == "run":
         cases = load_cases(args.sets, args.case)
-        verdicts = run_sets(cases, args.out, args.lanes)
+        verdicts = run_sets(cases, args.out, args.lanes, args.backend)
     else:
         verdicts = {v.get("case", ""): v for path in args.verdicts for v in read_verdicts(path)}
         cases = [case for case in load_cases() if case["name"] in verdicts]

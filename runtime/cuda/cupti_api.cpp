@@ -5,13 +5,18 @@
 
 #include <cstdlib>
 
+#include "vendor.h"
+
 namespace musacoder::ledger {
 namespace {
 
 template <typename F>
 bool find(void* library, const char* name, F& out, std::string* error) {
-  out = reinterpret_cast<F>(::dlsym(library, name));
-  if (!out && error->empty()) *error = std::string(name) + " is missing in the library";
+  const std::string own = vendor().name_of(name);
+  out = reinterpret_cast<F>(::dlsym(library, own.c_str()));
+  if (!out && vendor().musa && own.ends_with("_v2"))   // not every driver has the versions that CUDA's names have
+    out = reinterpret_cast<F>(::dlsym(library, own.substr(0, own.size() - 3).c_str()));
+  if (!out && error->empty()) *error = own + " is missing in the library";
   return out != nullptr;
 }
 
@@ -37,11 +42,11 @@ bool Cupti::load(std::string* error) {
     const char* why = ::dlerror();
     tried += (tried.empty() ? "" : "; ") + std::string(why ? why : name);
   };
-  if (const char* path = std::getenv("MUSACODER_CUPTI"); path && *path) attempt(path, 0);
-  for (const char* name : {"libcupti.so.13", "libcupti.so.12"}) attempt(name, RTLD_NOLOAD);
-  for (const char* name : {"libcupti.so.13", "libcupti.so.12"}) attempt(name, 0);
+  if (const char* path = std::getenv(vendor().cupti_variable); path && *path) attempt(path, 0);
+  for (const char* name : vendor().cupti) attempt(name, RTLD_NOLOAD);
+  for (const char* name : vendor().cupti) attempt(name, 0);
   if (!library) {
-    *error = "CUPTI cannot be loaded (set MUSACODER_CUPTI to libcupti.so): " + tried;
+    *error = std::string(vendor().title) + " cannot be loaded (set " + vendor().cupti_variable + " to its library): " + tried;
     return false;
   }
   std::string missing;
@@ -58,7 +63,7 @@ bool Cupti::load(std::string* error) {
                         find(library, "cuptiGetGraphNodeId", GetGraphNodeId, &missing) &&
                         find(library, "cuptiGetResultString", GetResultString, &missing) &&
                         find(library, "cuptiGetVersion", GetVersion, &missing);
-  if (!complete) *error = "CUPTI is too old or broken: " + missing;
+  if (!complete) *error = std::string(vendor().title) + " is too old or broken: " + missing;
   return complete;
 }
 
@@ -69,10 +74,12 @@ std::string Cupti::text(CUptiResult code) const {
 }
 
 bool Driver::load(std::string* error) {
-  void* library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  void* library = nullptr;
+  for (const char* name : vendor().driver)
+    if (!library) library = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     const char* why = ::dlerror();
-    *error = std::string("no NVIDIA driver: ") + (why ? why : "libcuda.so.1 does not load");
+    *error = std::string("no ") + vendor().driver_title + ": " + (why ? why : "its library does not load");
     return false;
   }
   // The names with a version are the ones that cuda.h's macros stand for.
@@ -88,7 +95,7 @@ bool Driver::load(std::string* error) {
       find(library, "cuStreamCreate", StreamCreate, &missing) &&
       find(library, "cuStreamQuery", StreamQuery, &missing) &&
       find(library, "cuThreadExchangeStreamCaptureMode", ThreadExchangeStreamCaptureMode, &missing);
-  if (!complete) *error = "the NVIDIA driver is too old: " + missing;
+  if (!complete) *error = std::string("the ") + vendor().driver_title + " is too old: " + missing;
   return complete;
 }
 

@@ -25,11 +25,14 @@ bool starts_with_any(std::string_view name, std::span<const std::string_view> pr
 
 constexpr std::string_view kCudaNames[] = {
     "libcuda.so", "libcudart",  "libcupti", "libnvidia-", "libcudadebugger", "libnvrtc",   "libc.so",
-    "libc-",      "libpthread", "libdl.so", "ld-linux",   "libstdc++.so",    "libgcc_s.so"};
+    "libc-",      "libpthread", "libdl.so", "ld-linux",   "libstdc++.so",    "libgcc_s.so",
+    "libmusa.so", "libmusart",  "libmupti", "libmtrtc"};
 constexpr std::string_view kVendorNames[] = {
     "libcublas",  "libcudnn",  "libcufft",    "libcusparse", "libcusolver", "libcurand", "libnccl",
-    "libcutlass", "libnvjpeg", "libcutensor", "libnvshmem",  "libnvblas",   "libcudss"};
-constexpr std::string_view kFrameworkNames[] = {"libtorch", "libc10"};
+    "libcutlass", "libnvjpeg", "libcutensor", "libnvshmem",  "libnvblas",   "libcudss",
+    "libmublas",  "libmudnn",  "libmufft",    "libmusparse", "libmusolver", "libmurand", "libmccl",
+    "libmutlass", "libmtjpeg", "libmutensor"};
+constexpr std::string_view kFrameworkNames[] = {"libtorch", "libc10", "libmusa_python", "libmusa_kernels"};
 
 }  // namespace
 

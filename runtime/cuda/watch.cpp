@@ -1,5 +1,7 @@
 #include "watch.h"
 
+#include "vendor.h"
+
 #include <dlfcn.h>
 #include <link.h>
 #include <sys/syscall.h>
@@ -644,7 +646,7 @@ void Watch::note_handles(bool runtime, CUpti_CallbackId id, const CUpti_Callback
       std::uint32_t frames[kMaxFrames];
       const std::size_t count = walk(frames, kMaxFrames);
       for (std::size_t i = 0; i < count; ++i)
-        if (objects_.module(frames[i]).starts_with("libcudart")) return;
+        if (objects_.module(frames[i]).starts_with(vendor().runtime[0])) return;
       std::lock_guard lock(names_mutex_);
       if (explicit_.size() < kMaxRemembered) explicit_.insert(*params.result);
       any_explicit_ = true;

@@ -333,6 +333,10 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* fu
   return record(launch(function, shape_of(config->gridDim, config->blockDim, config->dynamicSmemBytes, cooperative), args));
 }
 
+namespace {
+constexpr int kCompiledFor = 90;   // the builder's compute_90
+}
+
 cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void* function) {
   Function* f = nullptr;
   if (!out) return record(cudaErrorInvalidValue);
@@ -344,7 +348,8 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* out, const void* function)
   out->localSizeBytes = f->local_bytes;
   out->maxThreadsPerBlock = f->max_threads ? static_cast<int>(f->max_threads) : p.max_threads_per_block;
   out->numRegs = 32;  // PTX has no physical registers; a usual number
-  out->ptxVersion = out->binaryVersion = p.compute_major * 10 + p.compute_minor;
+  // What the code was made for, whatever GPU is presented: cub chooses its launch's form by it, as its kernels did.
+  out->ptxVersion = out->binaryVersion = kCompiledFor;
   out->maxDynamicSharedSizeBytes = f->max_dynamic_shared >= 0 ? f->max_dynamic_shared
                                                               : static_cast<int>(p.shared_bytes_per_block - f->static_shared_bytes);
   out->preferredShmemCarveout = f->preferred_carveout;

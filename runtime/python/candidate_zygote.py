@@ -1,6 +1,7 @@
 """Imports torch once and forks one process per candidate (docs/protocols.md, section 3).
 
     python3 -I candidate_zygote.py --fd N [--sandbox-library PATH | --no-sandbox] [--torch-device MODULE --path DIR]
+                                [--dialect cuda|musa]
 
 Says {"event":"ready", …} when it can fork. It never touches a device, never runs a candidate's code, and has one thread.
 """
@@ -38,6 +39,7 @@ def parse_arguments():
     parser.add_argument("--sandbox-library", help="libmusacoder_sandbox.so; default: lib/ beside this file's folder")
     parser.add_argument("--no-sandbox", action="store_true", help="tests only: confine nothing")
     parser.add_argument("--torch-device", default="torch_device", help="module that provides the device")
+    parser.add_argument("--dialect", choices=("cuda", "musa"), default="cuda", help="of the candidates' names: one a zygote")
     parser.add_argument("--path", action="append", default=[], help="folder to import from, first")
     return parser.parse_args()
 
@@ -212,6 +214,7 @@ def prepare(arguments, sock):
     """Everything that is done once: imports, device, sandbox library."""
     for path in arguments.path[::-1]:
         sys.path.insert(0, path)
+    dialect = arguments.dialect
     logging.getLogger("torch.utils.cpp_extension").setLevel(logging.ERROR)   # "No CUDA runtime is found"
     import torch
     import torch.nn.functional  # noqa: F401
@@ -224,9 +227,14 @@ def prepare(arguments, sock):
 
     from musarun import extensions, runner
     from musarun.sandbox import NoSandbox, Sandbox
-    extensions.install()
+    extensions.install(dialect)
     torch_device = importlib.import_module(arguments.torch_device)
-    torch_device.install()
+    if dialect == "musa":
+        torch_device.install(dialect="musa")
+        sys.path.insert(0, os.path.join(_HERE, "musa"))
+        import torch_musa.utils.musa_extension  # noqa: F401  loaded once
+    else:
+        torch_device.install()
 
     library = arguments.sandbox_library or os.path.join(os.path.dirname(_HERE), "lib", "libmusacoder_sandbox.so")
     sandbox = NoSandbox() if arguments.no_sandbox else Sandbox(library)

@@ -12,6 +12,7 @@ import torch
 
 (_NONE, _TENSOR, _INT, _DOUBLE, _BOOL, _STRING, _COMPLEX, _DTYPE, _DEVICE, _LAYOUT, _MEMORY_FORMAT, _INTS, _DOUBLES, _BOOLS,
  _TENSORS, _VALUES) = range(16)
+device_type = "cuda"   # what candidates call the device; set by the device's module
 _SCALAR_TYPES = {
     torch.uint8: 0, torch.int8: 1, torch.int16: 2, torch.int32: 3, torch.int64: 4, torch.float16: 5, torch.float32: 6,
     torch.float64: 7, torch.complex32: 8, torch.complex64: 9, torch.complex128: 10, torch.bool: 11, torch.bfloat16: 15,
@@ -128,7 +129,7 @@ def _put(flat, kind, value):
     elif kind == "Device":
         if not isinstance(value, torch.device):
             raise _Mismatch
-        flat.ints += [1 if value.type in ("cuda", "vgpu") else 0, -1 if value.index is None else value.index]
+        flat.ints += [1 if value.type in ("vgpu", device_type) else 0, -1 if value.index is None else value.index]
         flat.kinds.append(_DEVICE)
     elif kind == "Layout":
         if value is not torch.strided:
@@ -178,7 +179,7 @@ def _stored(pair):
     if kind == _DTYPE:
         return _DTYPES.get(value)
     if kind == _DEVICE:
-        return torch.device("cuda" if value[0] == 1 else "cpu", *([value[1]] if value[1] >= 0 else []))
+        return torch.device(device_type if value[0] == 1 else "cpu", *([value[1]] if value[1] >= 0 else []))
     if kind == _DOUBLES:
         return [float(item) for item in value]
     if kind == _MEMORY_FORMAT:
@@ -209,7 +210,7 @@ def _next_value(kinds, tensors, ints, floats, strings):
         return _DTYPES.get(next(ints))
     if kind == _DEVICE:
         type_, index = next(ints), next(ints)
-        return torch.device("cuda" if type_ == 1 else "cpu", *([index] if index >= 0 else []))
+        return torch.device(device_type if type_ == 1 else "cpu", *([index] if index >= 0 else []))
     if kind in (_TENSORS, _VALUES):
         items = [_next_value(kinds, tensors, ints, floats, strings) for _ in range(next(kinds))]
         return items if kind == _TENSORS else tuple(items)

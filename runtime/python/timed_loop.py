@@ -14,6 +14,7 @@ Without a GPU (tests) the host's clock takes the place of the events. Needs torc
 
 import contextlib
 import time
+import types
 
 import torch
 
@@ -21,10 +22,14 @@ STABLE = 0.03          # a call is warm when the last three agree this well,
 HEAD_START_CYCLES = 300_000   # of the idle kernel, in clock cycles of the device
 RESOLUTION_MS = 0.002  # or to within what events resolve (about half a microsecond each)
 
-_Event = torch.cuda.Event                 # bound here: code that is timed later may replace attributes of torch.cuda
-_synchronize = torch.cuda.synchronize
-_stream = torch.cuda.stream
-_sleep = torch.cuda._sleep
+
+
+def _bound(gpu):
+    """Bound here: code that is timed later may replace attributes of torch.cuda."""
+    return types.SimpleNamespace(Event=gpu.Event, synchronize=gpu.synchronize, stream=gpu.stream, sleep=getattr(gpu, "_sleep", None))
+
+
+_GPUS = {name: _bound(getattr(torch, name)) for name in ("cuda", "musa") if hasattr(getattr(torch, name, None), "Event")}
 
 
 class TimedLoop:
@@ -39,18 +44,18 @@ class TimedLoop:
 
     def __init__(self, flush_bytes, stream=None, device=None, internal=contextlib.nullcontext, clock=time.perf_counter):
         self.device = torch.device(device if device is not None else "cuda" if torch.cuda.is_available() else "cpu")
-        self.gpu = self.device.type == "cuda"
+        self.gpu = _GPUS.get(self.device.type)   # None: the host
         self.stream, self.internal, self.clock = stream, internal, clock
         with self.internal():
             self.buffer = torch.empty(max(0, int(flush_bytes)), dtype=torch.uint8, device=self.device)
 
     def _queue(self):
-        return _stream(self.stream) if self.gpu and self.stream is not None else contextlib.nullcontext()
+        return self.gpu.stream(self.stream) if self.gpu and self.stream is not None else contextlib.nullcontext()
 
     def wait(self):
         """Until the device has done all that was queued; errors of kernels surface here."""
         if self.gpu:
-            _synchronize(self.device)
+            self.gpu.synchronize(self.device)
 
     def _before(self, restore):
         with self.internal():
@@ -58,8 +63,8 @@ class TimedLoop:
                 restore()
             if self.buffer.numel():
                 self.buffer.zero_()
-            if self.gpu:
-                _sleep(HEAD_START_CYCLES)
+            if self.gpu and self.gpu.sleep:
+                self.gpu.sleep(HEAD_START_CYCLES)
 
     def warm(self, call, cap_s, restore=None):
         """Calls until the last three times agree, or `cap_s` seconds have passed; at least once.
@@ -88,7 +93,7 @@ class TimedLoop:
 
     def run(self, steps):
         """Milliseconds of each call. `steps`: list of (restore, call, keep); restore and keep may be None."""
-        events = [(_Event(enable_timing=True), _Event(enable_timing=True)) for _ in steps] if self.gpu else []
+        events = [(self.gpu.Event(enable_timing=True), self.gpu.Event(enable_timing=True)) for _ in steps] if self.gpu else []
         times = []
         with self._queue():
             for k, (restore, call, keep) in enumerate(steps):

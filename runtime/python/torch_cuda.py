@@ -1,4 +1,4 @@
-"""A real NVIDIA GPU as a candidate's device: the counterpart of torch_device for the backend "cuda".
+"""A real GPU as a candidate's device: the counterpart of torch_device for the backend "cuda", and below torch_musa_gpu.
 
     torch_cuda.install()                         # once, in the zygote: loads libraries, touches no device
     torch_cuda.connect(fd)                       # in the child: starts the ledger on fd, makes the CUDA context
@@ -19,6 +19,7 @@ import os
 import types
 
 import extension_calls
+import gpu_vendor
 import torch
 
 CONNECTS_ON_REQUEST = True   # a context can fail to be made, and that is not the candidate's fault
@@ -27,6 +28,7 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _ops = None
 _ledger = None
 _arena = None          # (id, address, bytes)
+vendor = gpu_vendor.CUDA
 
 
 def _library(name, variable):
@@ -44,9 +46,8 @@ def install(policy="strict"):
     """Loads the libraries. Touches no device: the process may still fork. Idempotent."""
     global _ops, _ledger
     if _ops is None:
-        if not torch.backends.cuda.is_built():
-            raise RuntimeError(f"torch {torch.__version__} is built without CUDA; install torch's CUDA build for the backend cuda")
-        ctypes.CDLL(_library("libmusacoder_torch_cuda.so", "MUSACODER_TORCH_CUDA_LIBRARY"), mode=os.RTLD_NOW | os.RTLD_LOCAL)
+        vendor.load()
+        ctypes.CDLL(_library(vendor.shim, vendor.shim_variable), mode=os.RTLD_NOW | os.RTLD_LOCAL)
         _ops = types.SimpleNamespace(**{name: getattr(torch.ops.musacoder, name).default for name in (
             "set_policy", "seal", "enforce", "take_refused", "record_cpu_ops", "take_cpu_ops", "allowed", "load_extension", "call",
             "from_device", "set_note")})
@@ -81,10 +82,11 @@ def connect(fd):
         raise RuntimeError(f"the ledger did not start: {error.value.decode('utf-8', 'replace')}")
     _ops.set_note(ctypes.cast(_ledger.mcl_note, ctypes.c_void_p).value)
     with internal():
-        torch.cuda.init()
-        torch.cuda.set_per_process_memory_fraction(MEMORY_SHARE)
-        torch.empty(1, device="cuda")
-        torch.cuda.synchronize()
+        gpu = vendor.torch()
+        gpu.init()
+        gpu.set_per_process_memory_fraction(MEMORY_SHARE)
+        torch.empty(1, device=vendor.type)
+        gpu.synchronize()
 
 
 @contextlib.contextmanager
@@ -99,19 +101,17 @@ def internal():
 
 def synchronize():
     """Waits for the device; raises its fault. The ledger's records are complete afterwards."""
-    torch.cuda.synchronize()
+    vendor.torch().synchronize()
     _ledger.mcl_synchronized()
 
 
 def is_device_fault(error):
     """Whether an exception reports a fault of the device (illegal access, launch failure, …), not a Python error."""
-    text = str(error)
-    return isinstance(error, RuntimeError) and "CUDA error" in text and "invalid device ordinal" not in text \
-        and not isinstance(error, torch.OutOfMemoryError)
+    return vendor.is_fault(error)
 
 
 def is_on_device(tensor):
-    return tensor.device.type == "cuda"
+    return tensor.device.type == vendor.type
 
 
 def address_of(tensor):
@@ -125,30 +125,23 @@ class _Handle(ctypes.Structure):
     _fields_ = [("bytes", ctypes.c_char * 64)]
 
 
-def _runtime():
-    library = ctypes.CDLL("libcudart.so.13" if torch.version.cuda.startswith("13") else "libcudart.so.12")
-    library.cudaIpcOpenMemHandle.argtypes = [ctypes.POINTER(ctypes.c_void_p), _Handle, ctypes.c_uint]
-    library.cudaIpcCloseMemHandle.argtypes = [ctypes.c_void_p]
-    return library
-
-
 def use_arena(arena):
     """Maps the judge's device memory: {"id", "bytes", "handle": 128 hex digits}. The same id again is no work."""
     global _arena
     if _arena is not None and _arena[0] == arena["id"]:
         return
-    runtime = _runtime()
+    runtime = vendor.runtime()
     with internal():
         if _arena is not None:
-            torch.cuda.synchronize()
-            runtime.cudaIpcCloseMemHandle(_arena[1])
+            vendor.torch().synchronize()
+            vendor.call(runtime, "IpcCloseMemHandle", ctypes.c_void_p(_arena[1]))
             _arena = None
         handle = _Handle()
         ctypes.memmove(ctypes.byref(handle), bytes.fromhex(arena["handle"]), 64)
         address = ctypes.c_void_p()
-        code = runtime.cudaIpcOpenMemHandle(ctypes.byref(address), handle, 1)
+        code = vendor.call(runtime, "IpcOpenMemHandle", ctypes.byref(address), handle, ctypes.c_uint(1))
         if code != 0:
-            raise RuntimeError(f"musacoder: the arena could not be mapped: cudaError {code}")
+            raise RuntimeError(f"musacoder: the arena could not be mapped: {vendor.type}Error {code}")
     _arena = (arena["id"], address.value, int(arena["bytes"]))
 
 
@@ -166,7 +159,7 @@ def deliver(nodes, tensors, slots):
     """
     with internal(), torch.no_grad():
         for index, (node, tensor, slot) in enumerate(zip(nodes, tensors, slots, strict=False)):
-            if tensor.device.type != "cuda" or tensor.numel() * tensor.element_size() != int(slot["nbytes"]):
+            if tensor.device.type != vendor.type or tensor.numel() * tensor.element_size() != int(slot["nbytes"]):
                 continue
             strides, step = [], 1
             for n in reversed(tensor.shape):

@@ -1,6 +1,7 @@
-"""The virtual GPU as torch's `cuda` device.
+"""The virtual GPU as torch's `cuda` device, or as torch_musa's `musa` device.
 
     torch_device.install()                       # once, before a candidate's code: patches torch
+    torch_device.install(dialect="musa")         # the other one: a process has one of them
     torch_device.connect(fd)                     # in the child: the socket of musacoder-vgpud
     module = torch_device.load_extension(path)   # a built extension with its functions as callables
     x = torch_device.tensor_from_address(address, (2, 3), (3, 1), torch.float32)
@@ -10,10 +11,11 @@
     torch_device.take_refused()                  # operators refused (strict) or booked (report) on the device
     torch_device.address_of(y)
 
-`.cuda()`, `device="cuda"`, `x.is_cuda`, `x.device`, `torch.cuda.*` mean this device; a second one does not exist. Device
-tensors are torch.Tensor objects of torch's PrivateUse1 backend (libmusacoder_torch.so, found beside this file's folder in
+`.cuda()`, `device="cuda"`, `x.is_cuda`, `x.device`, `torch.cuda.*` mean this device; a second one does not exist. In the MUSA
+dialect these are `.musa()`, `device="musa"`, `x.is_musa`, `torch.musa.*`, and the CUDA names do what they do in a torch without
+CUDA (torch_names_musa.py). Device tensors are torch.Tensor objects of torch's PrivateUse1 backend (libmusacoder_torch.so, found beside this file's folder in
 ../lib or by MUSACODER_TORCH_LIBRARY). Everything raises RuntimeError as torch does; faults of the device start with
-"CUDA error".
+"CUDA error", in either dialect: the judge translates what it shows.
 """
 
 import contextlib
@@ -33,9 +35,10 @@ _TensorBase = torch._C.TensorBase
 _raw_device = _TensorBase.device.__get__
 _installed = False
 _ops = None
-_gpu = "h200"
+_gpu = ""
 _recording = False
 _VGPU = None   # torch.device of the backend, set by install()
+DIALECT = "cuda"   # of candidates' names: cuda or musa, set by install()
 
 
 # ---- the library -----------------------------------------------------------------------------------------------------
@@ -52,20 +55,32 @@ def library_path():
     raise RuntimeError("libmusacoder_torch.so was not found; build the target musacoder_torch or set MUSACODER_TORCH_LIBRARY")
 
 
-def install(policy="strict"):
-    """Loads the library and makes torch's `cuda` mean the virtual GPU. Touches no device. Idempotent."""
-    global _installed, _ops, _VGPU
+def install(policy="strict", dialect="cuda"):
+    """Loads the library and makes torch's `cuda` (or `musa`) mean the virtual GPU. Touches no device. Idempotent."""
+    global _installed, _ops, _VGPU, _CUDA, DIALECT
     if _installed:
+        if dialect != DIALECT:
+            raise RuntimeError(f"this process already speaks {DIALECT.upper()}")
         set_policy(policy)
         return
+    backend = "vgpu" if dialect == "cuda" else "musa"
+    os.environ["MUSACODER_TORCH_BACKEND"] = backend   # the library registers under this name when it is loaded
     ctypes.CDLL(library_path(), mode=os.RTLD_NOW | os.RTLD_LOCAL)
     _ops = types.SimpleNamespace(**{name: getattr(torch.ops.musacoder, name).default for name in (
         "connect", "connected", "set_policy", "seal", "unsupported", "enforce", "take_refused", "record_cpu_ops", "take_cpu_ops", "allowed",
         "load_extension", "call", "from_device", "device_address", "synchronize", "last_error", "properties")})
-    _VGPU = torch.device("vgpu", 0)
+    DIALECT = dialect
+    _VGPU = torch.device(backend, 0)
+    if dialect == "musa":
+        _CUDA = _VGPU
+        extension_calls.device_type = "musa"
     _patch_tensor()
     _patch_modules()
-    _patch_cuda()
+    if dialect == "musa":
+        import torch_names_musa
+        torch_names_musa.install(sys.modules[__name__])
+    else:
+        _patch_cuda()
     _patch_misc()
     _mode = _Cuda()
     _mode.__enter__()
@@ -112,7 +127,7 @@ def _device_of(tensor):
 
 
 def is_on_device(tensor):
-    return _device_of(tensor).type == "vgpu"
+    return _device_of(tensor).type == _VGPU.type
 
 
 def address_of(tensor):
@@ -173,17 +188,22 @@ class CpuOpRecorder:
 def _map_device(value):
     """What "cuda" means, in any form that torch takes; everything else unchanged."""
     if isinstance(value, str):
-        if value == "cuda" or value == "cuda:0":
+        if value == DIALECT or value == DIALECT + ":0":
             return _VGPU
-        if value.startswith("cuda:"):
+        kind, colon, _ = value.partition(":")
+        if kind == DIALECT and colon:
             torch.device(value)   # its own complaint about the form
             raise RuntimeError("CUDA error: invalid device ordinal")
+        if kind == "cuda":
+            torch.cuda._lazy_init()   # in the MUSA dialect: there is no CUDA, and why
         return value
     if isinstance(value, torch.device):
-        if value.type == "cuda":
+        if value.type == DIALECT:
             if value.index:
                 raise RuntimeError("CUDA error: invalid device ordinal")
             return _VGPU
+        if value.type == "cuda":
+            torch.cuda._lazy_init()
         return value
     return value
 
@@ -206,7 +226,7 @@ class _Cuda(torch.overrides.TorchFunctionMode):
         if kwargs and "device" in kwargs:
             kwargs = {**kwargs, "device": _map_index(kwargs["device"])}
             generator = kwargs.get("generator")
-            if generator is not None and generator.device.type == "vgpu":
+            if generator is not None and generator.device.type == _VGPU.type:
                 kwargs["generator"] = None
         if len(args) > 1 and function in _TAKES_DEVICE_FIRST:
             args = (args[0], _map_index(args[1]), *args[2:])
@@ -223,17 +243,17 @@ def _patch_tensor():
     _TAKES_DEVICE_FIRST.update({T.to, T.type, torch.as_tensor, T.pin_memory})
 
     def on_device(self):
-        return _device_of(self).type == "vgpu"
+        return _device_of(self).type == _VGPU.type
 
     def device(self):
         found = _device_of(self)
-        return _CUDA if found.type == "vgpu" else found
+        return _CUDA if found.type == _VGPU.type else found
 
     def get_device(self):
         found = _device_of(self)
-        return 0 if found.type == "vgpu" else -1 if found.index is None else found.index
+        return 0 if found.type == _VGPU.type else -1 if found.index is None else found.index
 
-    def cuda(self, device=None, non_blocking=False, memory_format=torch.preserve_format):
+    def move(self, device=None, non_blocking=False, memory_format=torch.preserve_format):
         _map_index(_CUDA if device is None else device)
         return _raw_to(self, _VGPU, non_blocking=non_blocking, memory_format=memory_format)
 
@@ -242,7 +262,7 @@ def _patch_tensor():
             return base_repr(self, tensor_contents=tensor_contents)
         with torch._C.DisableTorchFunction(), _unjudged():
             text = base_repr(_raw_to(self.detach(), torch.device("cpu")))
-        text = text[:-1] + ", device='cuda:0'"
+        text = text[:-1] + f", device='{DIALECT}:0'"
         if isinstance(self, torch.nn.Parameter):
             return "Parameter containing:\n" + text + (", requires_grad=True)" if self.requires_grad else ")")
         return text + (", requires_grad=True)" if self.requires_grad else ")")
@@ -264,14 +284,14 @@ def _patch_tensor():
     def type_(self, dtype=None, non_blocking=False, **kwargs):
         if dtype is None:
             name = base_type(self)
-            return name.replace("torch.vgpu.", "torch.cuda.") if on_device(self) else name
-        if isinstance(dtype, str) and dtype.startswith("torch.cuda."):
-            return self.cuda().type(getattr(torch, dtype.removeprefix("torch.cuda.")).dtype)
+            return name.replace(f"torch.{_VGPU.type}.", f"torch.{DIALECT}.") if on_device(self) else name
+        if isinstance(dtype, str) and dtype.startswith(f"torch.{DIALECT}."):
+            return move(self).type(getattr(torch, dtype.removeprefix(f"torch.{DIALECT}.")).dtype)
         return base_type(self, dtype, non_blocking, **kwargs)
 
     def numpy(self, *args, **kwargs):
         if on_device(self):
-            raise TypeError("can't convert cuda:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
+            raise TypeError(f"can't convert {DIALECT}:0 device type tensor to numpy. Use Tensor.cpu() to copy the tensor to host "
                             "memory first.")
         return base_numpy(self, *args, **kwargs)
 
@@ -280,9 +300,9 @@ def _patch_tensor():
 
     _raw_to = _TensorBase.to
     T.device = property(device)
-    T.is_cuda = property(on_device)
     T.get_device = get_device
-    T.cuda = cuda
+    setattr(T, "is_" + DIALECT, property(on_device))
+    setattr(T, DIALECT, move)
     T.__repr__ = shown
     T.__deepcopy__ = deepcopy
     T.type = type_
@@ -324,8 +344,8 @@ def _patch_modules():
             return out
         return base_apply(self, keep, recurse)
 
-    def cuda(self, device=None):
-        return self._apply(lambda tensor: tensor.cuda(device))
+    def move(self, device=None):
+        return self._apply(lambda tensor: getattr(tensor, DIALECT)(device))
 
     def to(self, *args, **kwargs):
         if args:
@@ -335,20 +355,22 @@ def _patch_modules():
         return base_to(self, *args, **kwargs)
 
     M._apply = apply
-    M.cuda = cuda
+    setattr(M, DIALECT, move)
     M.to = to
 
 
 # ---- torch.cuda ------------------------------------------------------------------------------------------------------
 
 _GPUS = {"h200": ("NVIDIA H200", [9, 0, 132, 32, 1024, 2048, 65536, 1980000, 3201000, 6144, 49152, 232448, 233472,
-                                  150754820096, 62914560, 150754820096])}
+                                  150754820096, 62914560, 150754820096]),
+         "s5000": ("MTT S5000", [3, 1, 56, 32, 1024, 3072, 131072, 1500000, 20000000, 640, 196608, 196608, 196608,
+                                 85802709647, 62914560, 85802709647])}
 
 
 def _properties(device=None):
     if device is not None:
         _map_index(device)
-    name, n = _ops.properties() if _ops.connected() else _GPUS.get(_gpu, _GPUS["h200"])
+    name, n = _ops.properties() if _ops.connected() else _GPUS.get(_gpu) or _GPUS["h200" if DIALECT == "cuda" else "s5000"]
     return types.SimpleNamespace(
         name=name, major=n[0], minor=n[1], multi_processor_count=n[2], warp_size=n[3], max_threads_per_block=n[4],
         max_threads_per_multi_processor=n[5], regs_per_multiprocessor=n[6], clock_rate=n[7], memory_clock_rate=n[8],
@@ -364,7 +386,7 @@ class Stream:
         self.priority = priority
         self.device = _CUDA
         self.device_index = 0
-        self.cuda_stream = 0
+        self.cuda_stream = self.musa_stream = 0
         self.stream_id = 0
 
     def synchronize(self):
@@ -452,8 +474,8 @@ def _lacks(feature, name):
     raise RuntimeError(f"{name} is not available on the virtual GPU; build the kernel with torch.utils.cpp_extension")
 
 
-def _patch_cuda():
-    C = torch.cuda
+def device_functions():
+    """The functions of torch.cuda and torch.musa alike."""
     stream = Stream()
 
     def current_stream(device=None):
@@ -463,14 +485,14 @@ def _patch_cuda():
         if device is not None:
             _map_index(device)
 
-    replacements = {
+    return {
         "is_available": lambda: True, "device_count": lambda: 1, "current_device": lambda: 0, "is_initialized": lambda: True,
         "init": _nothing, "_lazy_init": _nothing, "set_device": check_device, "empty_cache": _nothing, "ipc_collect": _nothing,
         "synchronize": lambda device=None: (check_device(device), synchronize())[1],
         "current_stream": current_stream, "default_stream": current_stream, "set_stream": _nothing,
         "get_device_properties": _properties, "get_device_name": lambda device=None: _properties(device).name,
         "get_device_capability": lambda device=None: (_properties(device).major, _properties(device).minor),
-        "get_arch_list": lambda: ["sm_90"], "is_bf16_supported": lambda including_emulation=True: True,
+        "get_arch_list": lambda: ["sm_90"] if DIALECT == "cuda" else ["mp_31"], "is_bf16_supported": lambda including_emulation=True: True,
         "mem_get_info": lambda device=None: (_properties().total_memory, _properties().total_memory),
         "memory_allocated": lambda device=None: 0, "max_memory_allocated": lambda device=None: 0,
         "memory_reserved": lambda device=None: 0, "max_memory_reserved": lambda device=None: 0,
@@ -483,6 +505,11 @@ def _patch_cuda():
         "device": _DeviceContext, "device_of": _DeviceContext,
         "can_device_access_peer": lambda *_: False, "utilization": lambda *_: 0,
     }
+
+
+def _patch_cuda():
+    C = torch.cuda
+    replacements = device_functions()
     for name, value in replacements.items():
         setattr(C, name, value)
         module = sys.modules.get("torch.cuda.memory")
@@ -501,15 +528,21 @@ def _patch_cuda():
     torch.backends.cudnn.is_available = lambda: True
     # No cuDNN runs here: recurrent layers then take torch's own operators, which are judged like any other.
     torch.backends.cudnn.is_acceptable = lambda tensor: False
-    # torch looks for torch.<backend name> when it meets the device.
-    module = types.ModuleType("torch.vgpu")
-    for name in ("is_available", "device_count", "current_device", "is_initialized", "synchronize", "current_stream",
-                 "manual_seed", "manual_seed_all", "get_rng_state", "set_rng_state", "set_device", "Stream", "Event", "stream"):
-        setattr(module, name, replacements[name])
+    register_device_module("vgpu", {name: replacements[name] for name in (
+        "is_available", "device_count", "current_device", "is_initialized", "synchronize", "current_stream", "manual_seed",
+        "manual_seed_all", "get_rng_state", "set_rng_state", "set_device", "Stream", "Event", "stream")})
+
+
+def register_device_module(name, functions):
+    """torch looks for torch.<backend name> when it meets the device."""
+    module = types.ModuleType("torch." + name)
+    for key, value in functions.items():
+        setattr(module, key, value)
     module._is_in_bad_fork = lambda: False
     module._lazy_init = _nothing
     module.get_amp_supported_dtype = lambda: [torch.float16, torch.bfloat16]
-    torch._register_device_module("vgpu", module)
+    torch._register_device_module(name, module)
+    return module
 
 
 class _NoAutocast(contextlib.ContextDecorator):
@@ -536,14 +569,14 @@ def _patch_misc():
     torch.Generator = Generator
 
     class Autocast(torch.autocast):
-        def __new__(cls, device_type="cuda", *args, **kwargs):
-            if torch.device(device_type).type == "cuda":
+        def __new__(cls, device_type=DIALECT, *args, **kwargs):
+            if torch.device(device_type).type in ("cuda", DIALECT):
                 return _NoAutocast()
             return super().__new__(cls)
 
     for module in (torch, torch.amp, torch.amp.autocast_mode):
         module.autocast = Autocast
-    torch.cuda.amp.autocast = _NoAutocast
+    getattr(torch, DIALECT).amp.autocast = _NoAutocast
     base_load = torch.load
 
     @functools.wraps(base_load)
@@ -566,6 +599,6 @@ def _patch_misc():
 
     def get_default_device():
         found = base_default()
-        return _CUDA if found.type == "vgpu" else found
+        return _CUDA if found.type == _VGPU.type else found
 
     torch.get_default_device = get_default_device

@@ -1,4 +1,4 @@
-// A real NVIDIA GPU as the device of this library: torch's own CUDA backend does the work. Links neither libcuda nor torch's
+// A real GPU as the device of this library: torch's own CUDA backend, or torch_musa, does the work. Links neither libcuda nor torch's
 // CUDA libraries; what is needed of them goes through torch's device-independent interfaces.
 #include <ATen/ATen.h>
 #include <c10/core/Stream.h>
@@ -33,10 +33,23 @@ std::uint64_t address_of(const at::Tensor& tensor) {
 
 void* current_stream() {
   const auto impl = guard();
+#ifdef MUSACODER_HARDWARE_MUSA
+  try {
+    return impl.getStream(impl.getDevice()).native_handle();
+  } catch (const c10::Error&) {
+    return nullptr;   // a backend that does not tell its streams: the default one
+  }
+#else
   return impl.getStream(impl.getDevice()).native_handle();
+#endif
 }
 
-void throw_device_error(const char* what) { TORCH_CHECK(false, "CUDA error: ", what); }
+#ifdef MUSACODER_HARDWARE_MUSA
+constexpr const char* kError = "MUSA error: ";
+#else
+constexpr const char* kError = "CUDA error: ";
+#endif
+void throw_device_error(const char* what) { TORCH_CHECK(false, kError, what); }
 
 bool report(const char* kind, const char* name) {
   if (auto note = g_note.load()) note(kind, name);

@@ -11,6 +11,8 @@
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <torch/library.h>
 
+#include <cstdlib>
+
 #include "policy.h"
 #include "vgpu_client.h"
 
@@ -401,7 +403,9 @@ struct Hooks final : at::PrivateUse1HooksInterface {
 struct Setup {
   Setup() {
     c10::SetAllocator(kDevice, &g_allocator);
-    c10::register_privateuse1_backend("vgpu");
+    // "musa" for candidates in that dialect: torch_musa is a backend of this kind too, and its name is then torch's own.
+    const char* name = std::getenv("MUSACODER_TORCH_BACKEND");
+    c10::register_privateuse1_backend(name && *name ? name : "vgpu");
     if (!at::isPrivateUse1HooksRegistered()) at::RegisterPrivateUse1HooksInterface(new Hooks);
   }
 };

@@ -15,10 +15,10 @@
 
 namespace musacoder::device {
 
-#ifdef MUSACODER_HARDWARE
+#if defined(MUSACODER_HARDWARE) && !defined(MUSACODER_HARDWARE_MUSA)
 inline constexpr at::DeviceType kDeviceType = at::DeviceType::CUDA;
 inline constexpr c10::DispatchKey kDispatchKey = c10::DispatchKey::CUDA;
-#else
+#else   // the virtual GPU, torch_musa
 inline constexpr at::DeviceType kDeviceType = at::DeviceType::PrivateUse1;
 inline constexpr c10::DispatchKey kDispatchKey = c10::DispatchKey::PrivateUse1;
 #endif

@@ -1,4 +1,4 @@
-// Candidate sources → a shared object for the virtual GPU or for a real one.
+// Candidate sources, CUDA or MUSA → a shared object for the virtual GPU or for a real one.
 //
 //   Builder builder({.runtime_dir = rt, .cache_dir = cache, .python = venv_python});
 //   BuildResult result = builder.build(extension);
@@ -16,6 +16,10 @@
 
 #include "base/status.h"
 
+namespace musacoder::port {
+class RenameTable;
+}
+
 namespace musacoder::build {
 
 class ArtifactStore;
@@ -27,6 +31,7 @@ struct Extension {
   std::optional<std::vector<std::pair<std::string, std::string>>> functions;  // name, doc; nullopt: the sources bind themselves
   std::vector<std::string> extra_cflags, extra_cuda_cflags, extra_ldflags, extra_include_paths;
   bool with_cuda = true;
+  bool musa = false;    // MUSA dialect: cuda_sources hold what was given as musa_sources, extra_cuda_cflags are mcc's
   bool no_implicit_headers = false;
   bool from_files = false;                                  // load(): `files` hold name → text, compiled as they are
   std::map<std::string, std::string> files;
@@ -36,7 +41,7 @@ Result<Extension> extension_from_json(const std::string& json);
 enum class Severity { kError, kWarning, kNote };
 struct Diagnostic {
   Severity severity = Severity::kError;
-  std::string file;      // "cuda.cu", "main.cpp": names the candidate knows
+  std::string file;      // "cuda_sources[0]", "musa_sources[0]", "kernel.mu": names the candidate knows
   int line = 0;          // 1-based in that source as the candidate wrote it; 0 unknown
   std::string message;
   int candidate_line = 0;  // of the candidate's own file, where the judge can map it; 0 unknown
@@ -48,7 +53,8 @@ struct BuildOptions {
   std::string cache_dir;
   std::string python;           // finds torch's own headers for the full-header fall-back
   std::string nvcc;             // empty: search (find_nvcc)
-  std::string gpu_arch;         // "90": machine code for that NVIDIA architecture, linked to the real CUDA runtime; "": PTX for the virtual GPU
+  std::shared_ptr<const port::RenameTable> names;  // for extensions in the MUSA dialect; null: RenameTable::installed() at the first
+  std::string gpu_arch;         // "90": machine code for that NVIDIA architecture, linked to the real CUDA runtime; "mp_31": by mcc for that one of Moore Threads; "": PTX for the virtual GPU
   double timeout_s = 120;       // one compiler run
   double full_timeout_s = 400;  // one compiler run with full headers
   bool allow_full_headers = true;

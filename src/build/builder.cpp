@@ -4,6 +4,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <span>
 #include <thread>
 
 #include "base/clock.h"
@@ -13,8 +14,10 @@
 #include "build/build.h"
 #include "build/cache.h"
 #include "build/diagnostics.h"
+#include "build/dialect.h"
 #include "build/flags.h"
 #include "build/headers.h"
+#include "build/mcc.h"
 #include "build/sources.h"
 #include "build/text.h"
 #include "build/toolchain.h"
@@ -30,6 +33,7 @@ constexpr std::size_t kMaxLog = 64u << 10;
 constexpr std::uint64_t kScratchBytes = 1ull << 30;
 constexpr int kRecipeVersion = 2;   // part of every address: raise it when flags or generated sources change
 constexpr const char* kVendorLibraries[] = {"cublas", "cublasLt", "cudnn", "cufft", "curand", "cusparse", "cusolver", "nvrtc", "cuda"};
+constexpr const char* kMusaLibraries[] = {"mublas", "mublasLt", "mudnn", "mufft", "murand", "musparse", "musolver", "mtrtc", "musa"};
 
 // Flags that torch itself gives to nvcc and that change what compiles.
 const std::vector<std::string> kTorchNvccFlags = {"-D__CUDA_NO_HALF_OPERATORS__", "-D__CUDA_NO_HALF_CONVERSIONS__",
@@ -67,6 +71,7 @@ struct Builder::Impl {
   std::set<std::string> building;      // addresses that another thread of this process is building
   std::optional<Result<Toolchain>> toolchain;
   std::string slim_hash, full_hash;
+  std::string mcc_names;               // folder of CUDA's names over MUSA's headers, for mcc
   std::once_flag header_once, warm_once;
   std::string header_dir;              // holds torch/extension.h.gch; "" when it could not be made
   std::unique_ptr<WarmCompilers> warm;
@@ -78,17 +83,34 @@ struct Builder::Impl {
     return o;
   }
 
+  BuildResult build(const Extension& extension, const std::vector<Diagnostic>& remarks);
+
   explicit Impl(BuildOptions o)
       : options(with_absolute_paths(std::move(o))), cache(options.cache_dir, options.shared), torch_names(torch_dir_of(options.python), options.cache_dir),
         torch_dir(torch_dir_of(options.python)) {}
 
   std::string include(const char* name = "include") const { return options.runtime_dir + "/" + name; }
   bool hardware() const { return !options.gpu_arch.empty(); }
+  bool mcc() const { return options.gpu_arch.starts_with("mp_"); }
+
+  Result<std::shared_ptr<const port::RenameTable>> names() {
+    std::lock_guard lock(mutex);
+    if (!options.names) {
+      MC_ASSIGN_OR_RETURN(port::RenameTable table, port::RenameTable::load(options.runtime_dir + "/musa/renames"));
+      options.names = std::make_shared<const port::RenameTable>(std::move(table));
+    }
+    return options.names;
+  }
 
   Result<Toolchain> tools() {
     std::lock_guard lock(mutex);
     if (!toolchain || !*toolchain) {
-      toolchain = find_toolchain(options.nvcc, options.python);
+      toolchain = mcc() ? find_musa_toolchain() : find_toolchain(options.nvcc, options.python);
+      if (mcc() && *toolchain) {
+        auto dir = cuda_names_for_mcc(*options.names, options.cache_dir);
+        if (dir) mcc_names = *dir;
+        else toolchain = tl::unexpected<Error>(dir.error());
+      }
       slim_hash = hash_tree(include());
       full_hash = hash_tree(include("include_full"));
     }
@@ -106,6 +128,8 @@ struct Builder::Impl {
     // The runtime's own folder is not part of it: the libraries that an artefact needs from there are loaded before it, and
     // found by name.
     hash.field(e.name);
+    // Sources are hashed as they are compiled; what diagnostics and the log say is in the dialect's names.
+    hash.field(e.musa ? "musa " + options.names->hash() : "cuda");
     for (const auto& unit : units.units) hash.field(unit.file), hash.field(unit.cuda ? "cuda" : "cpp"), hash.field(unit.text);
     for (const auto& [name, text] : units.headers) hash.field(name), hash.field(text);
     for (const auto* list : {&e.extra_cflags, &e.extra_cuda_cflags, &e.extra_ldflags, &e.extra_include_paths}) {
@@ -119,6 +143,7 @@ struct Builder::Impl {
     sandbox::Policy p;
     p.readable = tools.readable;
     append(p.readable, {source_dir, include(), options.runtime_dir + "/lib"});
+    if (mcc()) p.readable.push_back(mcc_names);
     if (headers == Headers::kFull) append(p.readable, {include("include_full"), torch_dir});
     p.tmp_bytes = kScratchBytes;
     p.writable_bytes = kScratchBytes;
@@ -161,11 +186,12 @@ struct Builder::Impl {
     std::vector<std::string> flags;
     if (!source_dir.empty()) flags.push_back("-I" + source_dir);
     const std::string option = quiet ? "-isystem" : "-I";
+    if (mcc()) append(flags, {option, mcc_names});
     append(flags, {option, headers == Headers::kFull ? include("include_full") : include(), option, include("include/vendor")});
     if (headers == Headers::kFull) append(flags, {"-isystem", torch_dir + "/include", "-isystem", torch_dir + "/include/torch/csrc/api/include"});
     for (const auto& dir : tools.include_dirs) append(flags, {"-isystem", dir});
     // nvcc knows this one; main.cpp may include CUDA's host headers (cuda_runtime.h, cuda_fp16.h) too.
-    append(flags, {"-isystem", (fs::path(tools.nvcc).parent_path().parent_path() / "include").string()});
+    if (!tools.nvcc.empty()) append(flags, {"-isystem", (fs::path(tools.nvcc).parent_path().parent_path() / "include").string()});
     // torch's own headers must not get in beside the slim ones.
     for (const auto& dir : e.extra_include_paths)
       if (!dir.empty() && dir[0] == '/' && dir.find("torch") == std::string::npos && base::is_directory(dir)) append(flags, {"-I" + dir});
@@ -307,7 +333,7 @@ struct Builder::Impl {
     }
     sandbox::Policy base_policy = policy(tools, headers, source_dir);
     const std::string implicit = "#include <torch/extension.h>\n";
-    bool precompile = headers == Headers::kSlim && filter_cxx_flags(e.extra_cflags).empty() && e.extra_include_paths.empty() &&
+    bool precompile = headers == Headers::kSlim && !mcc() && filter_cxx_flags(e.extra_cflags).empty() && e.extra_include_paths.empty() &&
                       std::any_of(units.units.begin(), units.units.end(), [&](const Unit& u) { return !u.cuda && u.text.starts_with(implicit); });
     std::string header = precompile ? precompiled_header(tools) : "";
     if (!header.empty()) base_policy.readable.push_back(header);
@@ -331,6 +357,14 @@ struct Builder::Impl {
       std::string path = source_dir + "/" + units.units[i].file;
       if (!units.units[i].cuda) {
         steps[i] = run(base_policy, gxx_command(e, tools, headers, source_dir, path, objects[i], header), out_dirs[i], out_dirs[i]);
+        return;
+      }
+      if (mcc()) {
+        MccCommand command{.architecture = options.gpu_arch, .source = path, .object = objects[i], .own_flags = e.extra_cuda_cflags};
+        command.includes = include_flags(e, tools, headers, source_dir, true);
+        command.defines = header_macros(headers);
+        command.defines.push_back(name_macro(e));
+        steps[i] = run(base_policy, mcc_command(find_musa_toolkit(), command), out_dirs[i], out_dirs[i]);
         return;
       }
       // Lean headers first; a failure counts only with whole ones.
@@ -425,7 +459,7 @@ struct Builder::Impl {
     // Link, and beside it let ptxas look at PTX that nobody has assembled yet: it alone knows about too much shared memory or
     // bad inline assembly.
     std::string lib = options.runtime_dir + "/lib";
-    const std::string torch_library = hardware() ? "musacoder_torch_cuda" : "musacoder_torch";
+    const std::string torch_library = mcc() ? "musacoder_torch_musa" : hardware() ? "musacoder_torch_cuda" : "musacoder_torch";
     std::vector<std::string> client_libraries = {torch_library};
     if (!hardware()) client_libraries.emplace_back("musacoder_cudart");
     for (const auto& name : client_libraries)
@@ -443,10 +477,10 @@ struct Builder::Impl {
     append(link_argv, {"-L" + lib, "-l" + torch_library, "-Wl,-rpath," + lib, "-Wl,--no-undefined", "-Wl,--no-as-needed"});
     if (hardware()) {
       // Found by name at load time: torch has loaded them before.
-      if (tools.cudart.empty()) return infra("no libcudart.so was found beside nvcc or torch");
+      if (tools.cudart.empty()) return infra(mcc() ? "no libmusart.so was found beside mcc" : "no libcudart.so was found beside nvcc or torch");
       link_argv.push_back(tools.cudart);
       link_argv.push_back("-Wl,--as-needed");
-      for (const char* name : kVendorLibraries)
+      for (const char* name : mcc() ? std::span<const char* const>(kMusaLibraries) : std::span<const char* const>(kVendorLibraries))
         if (auto path = find_library(tools, name); !path.empty()) link_argv.push_back(path);
       link_argv.push_back("-Wl,--no-as-needed");
     } else {
@@ -500,7 +534,8 @@ struct Builder::Impl {
     }
   }
 
-  BuildResult build_new(const Extension& e, const Units& units, const Toolchain& tools, const std::string& key) {
+  BuildResult build_new(const Extension& e, const Units& units, const Toolchain& tools, const std::string& key,
+                        const std::vector<Diagnostic>& remarks) {
     base::Stopwatch watch;
     auto scratch = base::TempDir::create("musacoder-build", 64u << 20);
     BuildResult result;
@@ -516,7 +551,7 @@ struct Builder::Impl {
     std::string lacking = compile_failure ? lacking_in_slim(result.diagnostics, torch_names) : "";
     if (slim_defines_macro(lacking)) lacking.clear();
     if (!lacking.empty()) {
-      bool affordable = options.allow_full_headers && !torch_dir.empty() && base::is_directory(include("include_full"));
+      bool affordable = options.allow_full_headers && !mcc() && !torch_dir.empty() && base::is_directory(include("include_full"));
       if (affordable) {
         base::log_info("build {}: full torch headers, because the slim ones lack {}", key.substr(0, 12), lacking);
         BuildResult full = attempt(e, units, tools, Headers::kFull, key, *scratch, module);
@@ -534,6 +569,8 @@ struct Builder::Impl {
         result.headers_reason = lacking;
       }
     }
+    result.diagnostics.insert(result.diagnostics.begin(), remarks.begin(), remarks.end());
+    if (e.musa) put_in_musa(*options.names, result);
     result.seconds = watch.seconds();
     bool keep = result.ok || (result.status.starts_with("compile_error:") && result.status != "compile_error:timeout");
     if (keep) {
@@ -551,9 +588,35 @@ Builder::Builder(BuildOptions options) : impl_(std::make_unique<Impl>(std::move(
 Builder::~Builder() = default;
 
 BuildResult Builder::build(const Extension& extension) {
+  BuildResult result;
+  if (!extension.musa && impl_->mcc()) {
+    result.status = "compile_error:nvcc";
+    result.message = "CUDA sources are not built for a Moore Threads GPU; build MUSA sources with torch_musa.utils.musa_extension";
+    return result;
+  }
+  if (!extension.musa) return impl_->build(extension, {});
+  auto names = impl_->names();
+  if (!names) {
+    result.status = "infra:build";
+    result.message = names.error().message;
+    return result;
+  }
+  auto cuda = sources_in_cuda(**names, extension);
+  if (!cuda) {
+    result.status = "compile_error:nvcc";
+    result.message = cuda.error().message;
+    return result;
+  }
+  if (!impl_->mcc()) return impl_->build(cuda->extension, cuda->remarks);
+  cuda->extension.extra_cuda_cflags = extension.extra_cuda_cflags;   // mcc's own
+  return impl_->build(cuda->extension, {});
+}
+
+// `remarks` come first among the diagnostics.
+BuildResult Builder::Impl::build(const Extension& extension, const std::vector<Diagnostic>& remarks) {
   base::Stopwatch watch;
   BuildResult result;
-  auto tools = impl_->tools();
+  auto tools = this->tools();
   if (!tools) {
     result.status = "infra:build";
     result.message = tools.error().message;
@@ -565,12 +628,12 @@ BuildResult Builder::build(const Extension& extension) {
     result.message = units.error().message;
     return result;
   }
-  std::string key = impl_->address(extension, *units, *tools);
+  std::string key = address(extension, *units, *tools);
   {
     // The same sources in two threads are built once.
-    std::unique_lock lock(impl_->mutex);
-    impl_->changed.wait(lock, [&] { return !impl_->building.count(key); });
-    impl_->building.insert(key);
+    std::unique_lock lock(mutex);
+    changed.wait(lock, [&] { return !building.count(key); });
+    building.insert(key);
   }
   struct Release {
     Impl& impl;
@@ -580,12 +643,12 @@ BuildResult Builder::build(const Extension& extension) {
       impl.building.erase(key);
       impl.changed.notify_all();
     }
-  } release{*impl_, key};
-  if (auto hit = impl_->cache.load(key)) {
+  } release{*this, key};
+  if (auto hit = cache.load(key)) {
     hit->seconds = watch.seconds();
     return *hit;
   }
-  return impl_->build_new(extension, *units, *tools, key);
+  return build_new(extension, *units, *tools, key, remarks);
 }
 
 }  // namespace musacoder::build

@@ -42,7 +42,7 @@ std::optional<Severity> severity_of(std::string_view word) {
 
 std::string base_name(std::string_view path) {
   // Names that the candidate knows are kept whole; folders of this machine are not its business.
-  if (path.starts_with("cuda_sources[") || path.starts_with("cpp_sources[") || path == "functions") return std::string(path);
+  if (path.starts_with("cuda_sources[") || path.starts_with("musa_sources[") || path.starts_with("cpp_sources[") || path == "functions") return std::string(path);
   std::size_t slash = path.rfind('/');
   return std::string(slash == std::string_view::npos || path.front() != '/' ? path : path.substr(slash + 1));
 }

@@ -51,6 +51,10 @@ Result<Extension> extension_from_json(const std::string& text) {
   MC_RETURN_IF_ERROR(read_strings(value, "extra_include_paths", e.extra_include_paths));
   MC_RETURN_IF_ERROR(read_bool(value, "with_cuda", e.with_cuda));
   MC_RETURN_IF_ERROR(read_bool(value, "no_implicit_headers", e.no_implicit_headers));
+  if (auto it = value.find("dialect"); it != value.end() && !it->is_null()) {
+    if (*it != "cuda" && *it != "musa") return fail(Code::kInvalidArgument, "extension: 'dialect' must be cuda or musa");
+    e.musa = *it == "musa";
+  }
   if (auto it = value.find("functions"); it != value.end() && !it->is_null()) {
     e.functions.emplace();
     if (it->is_object()) {

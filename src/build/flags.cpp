@@ -129,6 +129,39 @@ NvccFlags filter_nvcc_flags(const std::vector<std::string>& flags) {
   return result;
 }
 
+MccFlags mcc_flags_for_nvcc(const std::vector<std::string>& flags) {
+  MccFlags result;
+  std::vector<std::string> words;
+  for (const auto& flag : flags)
+    for (auto& word : split(flag, ' ')) words.push_back(std::move(word));
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::string& flag = words[i];
+    const bool next = i + 1 < words.size();
+    if (flag == "-x" || flag == "-o" || flag == "-MF" || flag == "-MT" || flag == "-Xclang" || flag == "-mllvm") {
+      ++i;   // with its argument
+    } else if (starts(flag, {"--offload-arch", "--cuda-gpu-arch", "--musa-path", "--musa-device-only", "-mtgpu", "-Od", "-fmusa-", "-march=", "-mtune="})) {
+      continue;
+    } else if (flag == "-ffast-math" || flag == "-Ofast") {
+      result.nvcc.emplace_back("-use_fast_math");
+    } else if (std::string_view name = bare(flag);
+               starts(name, {"arch=", "gpu-architecture", "gencode", "generate-code", "code="}) || name == "arch" || name == "code") {
+      const bool argument = flag.find('=') == std::string::npos && next;
+      result.remarks.push_back(fmt::format("{}{}: mcc names an architecture with --offload-arch=mp_31 (S5000), mp_22 (S4000) or mp_21 (S80)", flag,
+                                            argument ? " " + words[i + 1] : ""));
+      i += argument;
+    } else if (name == "ccbin" || starts(name, {"ccbin=", "compiler-bindir"})) {
+      const bool argument = flag.find('=') == std::string::npos && next;
+      result.remarks.push_back(fmt::format("{}: mcc is its own host compiler and has no -ccbin", flag));
+      i += argument;
+    } else {
+      if (starts(name, {"use_fast_math", "Xptxas", "ptxas-options", "Xcompiler", "expt-", "extended-lambda", "lineinfo", "generate-line-info", "maxrregcount"}))
+        result.remarks.push_back(fmt::format("{}: nvcc's flag; mcc is based on clang and may refuse it", flag));
+      result.nvcc.push_back(flag);
+    }
+  }
+  return result;
+}
+
 std::vector<std::string> linked_libraries(const std::vector<std::string>& flags) {
   std::vector<std::string> names;
   for (const auto& text : flags)

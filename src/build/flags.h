@@ -17,6 +17,13 @@ struct NvccFlags {
 };
 NvccFlags filter_nvcc_flags(const std::vector<std::string>& flags);
 
+// mcc's flags as nvcc would be given them: architectures and optimisation levels of mcc alone are left out, and so is what only
+// nvcc knows; `remarks` says of the latter why. -ffast-math is --use_fast_math.
+struct MccFlags {
+  std::vector<std::string> nvcc, remarks;
+};
+MccFlags mcc_flags_for_nvcc(const std::vector<std::string>& flags);
+
 // Names of -l flags, e.g. {"cublas", "cuda"}.
 std::vector<std::string> linked_libraries(const std::vector<std::string>& flags);
 

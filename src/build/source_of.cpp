@@ -19,7 +19,7 @@ const std::string* element(const std::vector<std::string>& sources, const std::s
 
 const std::string* source_of(const Extension& extension, const std::string& file) {
   if (auto it = extension.files.find(file); it != extension.files.end()) return &it->second;
-  if (const auto* source = element(extension.cuda_sources, file, "cuda_sources[")) return source;
+  if (const auto* source = element(extension.cuda_sources, file, extension.musa ? "musa_sources[" : "cuda_sources[")) return source;
   return element(extension.cpp_sources, file, "cpp_sources[");
 }
 

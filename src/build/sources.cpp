@@ -36,6 +36,7 @@ std::string joined(const std::vector<std::string>& implicit, const std::vector<s
 
 Result<Units> make_units(const Extension& extension) {
   Units result;
+  const std::string musa_names = "#include <musacoder/musa_names.h>";
   if (extension.from_files) {
     for (const auto& [name, text] : extension.files) {
       std::filesystem::path path(name);
@@ -43,10 +44,14 @@ Result<Units> make_units(const Extension& extension) {
         return fail(Code::kInvalidArgument, "source file '{}' is outside the extension's folder", name);
       std::string ext = path.extension();
       bool cuda = ext == ".cu" || ext == ".mu", cpp = ext == ".cpp" || ext == ".cc" || ext == ".cxx" || ext == ".c" || ext == ".C";
-      if (cuda || cpp) result.units.push_back({name, cuda, fmt::format("#line 1 \"{}\"\n{}\n", escaped(name), text)});
+      // nvcc goes by the suffix; #line keeps the candidate's name.
+      const std::string file = ext == ".mu" ? name + ".cu" : name;
+      if (cuda || cpp) result.units.push_back({file, cuda, fmt::format("{}#line 1 \"{}\"\n{}\n", extension.musa ? musa_names + "\n" : "", escaped(name), text)});
       else result.headers.emplace_back(name, text);
+      // Renamed sources include it by CUDA's suffix.
+      if (ext == ".muh") result.headers.emplace_back(name.substr(0, name.size() - 4) + ".cuh", text);
     }
-    if (result.units.empty()) return fail(Code::kInvalidArgument, "the extension has no .cpp or .cu source");
+    if (result.units.empty()) return fail(Code::kInvalidArgument, "the extension has no .cpp or {} source", extension.musa ? ".mu" : ".cu");
     return result;
   }
 
@@ -55,6 +60,8 @@ Result<Units> make_units(const Extension& extension) {
     cpp_implicit = {"#include <torch/extension.h>"};
     cuda_implicit = {"#include <torch/types.h>", "#include <cuda.h>", "#include <cuda_runtime.h>"};
   }
+  if (extension.musa)
+    for (auto* implicit : {&cpp_implicit, &cuda_implicit}) implicit->push_back(musa_names);
   bool has_cpp = std::any_of(extension.cpp_sources.begin(), extension.cpp_sources.end(), [](const auto& s) { return !is_blank(s); });
   bool has_cuda = extension.with_cuda && !extension.cuda_sources.empty();
   if (!has_cpp && !has_cuda) return fail(Code::kInvalidArgument, "the extension has no source");
@@ -69,7 +76,7 @@ Result<Units> make_units(const Extension& extension) {
     }
     result.units.push_back({"main.cpp", false, text});
   }
-  if (has_cuda) result.units.push_back({"cuda.cu", true, joined(cuda_implicit, extension.cuda_sources, "cuda_sources")});
+  if (has_cuda) result.units.push_back({"cuda.cu", true, joined(cuda_implicit, extension.cuda_sources, extension.musa ? "musa_sources" : "cuda_sources")});
   return result;
 }
 

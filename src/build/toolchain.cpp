@@ -11,6 +11,7 @@
 #include "base/paths.h"
 #include "base/subprocess.h"
 #include "build/build.h"
+#include "build/mcc.h"
 
 namespace fs = std::filesystem;
 
@@ -126,6 +127,30 @@ Result<Toolchain> find_toolchain(const std::string& nvcc, const std::string& pyt
   for (const auto& file : {tools.nvcc, (root / "bin/cudafe++").string(), (root / "nvvm/bin/cicc").string(), tools.gxx, tools.mold})
     hash.field(stamp(file));
   for (const auto& dir : tools.include_dirs) hash.field(dir);
+  tools.fingerprint = hash.hex();
+  return tools;
+}
+
+Result<Toolchain> find_musa_toolchain() {
+  const MusaToolkit toolkit = find_musa_toolkit();
+  if (toolkit.mcc.empty())
+    return fail(Code::kNotFound, "no MUSA compiler: there is no bin/mcc in $MUSA_HOME, $MUSA_PATH, PATH or /usr/local/musa; install the MUSA toolkit");
+  Toolchain tools;
+  for (const char* name : {"g++-12", "g++"})
+    if (tools.gxx.empty()) tools.gxx = base::find_program(name, "/usr/local/bin:/usr/bin:/bin");
+  if (tools.gxx.empty()) return fail(Code::kNotFound, "no C++ compiler (g++) was found; install g++");
+  tools.mold = base::find_program("mold", "/usr/local/bin:/usr/bin:/bin");
+  tools.cudart = toolkit.runtime;
+  tools.include_dirs.push_back(toolkit.home + "/include");
+  for (const char* folder : {"/lib", "/lib64"})
+    if (base::is_directory(toolkit.home + folder)) tools.library_dirs.push_back(toolkit.home + folder);
+  for (const auto& dir : {toolkit.home, real(toolkit.home), fs::path(real(toolkit.mcc)).parent_path().parent_path().string()}) tools.readable.push_back(dir);
+  // Parts of a toolkit may be links to where they are installed.
+  std::error_code error;
+  for (fs::directory_iterator it(toolkit.home, error), end; !error && it != end; it.increment(error))
+    if (it->is_symlink(error) && it->is_directory(error)) tools.readable.push_back(real(it->path()));
+  base::Sha256 hash;
+  for (const auto& part : {version_of(toolkit.mcc), version_of(tools.gxx), stamp(toolkit.mcc), stamp(tools.gxx), tools.cudart}) hash.field(part);
   tools.fingerprint = hash.hex();
   return tools;
 }

@@ -20,6 +20,9 @@ struct Toolchain {
 // `nvcc` empty: find_nvcc. kNotFound names what is missing and what to install.
 Result<Toolchain> find_toolchain(const std::string& nvcc, const std::string& python);
 
+// The same for Moore Threads' tool chain: mcc stands in nvcc's place (`nvcc` is empty), `cudart` is libmusart.
+Result<Toolchain> find_musa_toolchain();
+
 // Path of a library of NVIDIA's by its bare name ("cublas"), with whatever version; "" when there is none.
 std::string find_library(const Toolchain& tools, const std::string& name);
 

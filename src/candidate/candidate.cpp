@@ -115,6 +115,8 @@ void reject(Candidate& candidate, const char* status, std::string message, int l
   candidate.line = line;
 }
 
+const char* dialect_title(Dialect dialect) { return dialect == Dialect::kMusa ? "MUSA" : "CUDA"; }
+
 void note_facts(Candidate& candidate) {
   const Facts& facts = candidate.facts;
   for (const BuildFact& build : facts.builds)
@@ -162,6 +164,9 @@ struct Extractor::Impl {
     candidate.kind = Kind::kPython;
     MC_ASSIGN_OR_RETURN(candidate.facts, worker.read(candidate.code));
     const Facts& facts = candidate.facts;
+    candidate.dialect = facts.dialect;
+    if (facts.dialect == Dialect::kMusa)
+      candidate.dialect_why = fmt::format("{} (line {})", facts.dialect_why.name, facts.dialect_why.line);
     if (!facts.parsed) {
       reject(candidate, kSyntax, "Python does not parse: " + facts.syntax_message, facts.syntax_line);
     } else if (!facts.model_new.usable) {
@@ -173,9 +178,15 @@ struct Extractor::Impl {
     return ok();
   }
 
-  void take_cuda(Candidate& candidate) const {
+  // `named_musa`: the file's suffix or the block's language says that it is MUSA, else its includes do.
+  void take_cuda(Candidate& candidate, bool named_musa) const {
     candidate.kind = Kind::kBareCuda;
     const CudaFacts facts = scan_cuda(candidate.code);
+    if (named_musa || !facts.musa_include.empty()) {
+      candidate.dialect = Dialect::kMusa;
+      candidate.dialect_why = named_musa ? "a MUSA file by its name" : fmt::format("#include <{}>", facts.musa_include);
+    }
+    const char* what = dialect_title(candidate.dialect);
     reject(candidate, "ok", "");
     if (facts.has_module) return;
     std::string function;
@@ -186,19 +197,19 @@ struct Extractor::Impl {
     } else {
       reject(candidate, kInterface,
              facts.host_functions.empty()
-                 ? "a bare CUDA file must bind a function with PYBIND11_MODULE or define torch::Tensor forward(…)"
-                 : fmt::format("a bare CUDA file with {} host functions must bind one with PYBIND11_MODULE or call it forward",
+                 ? fmt::format("a bare {} file must bind a function with PYBIND11_MODULE or define torch::Tensor forward(…)", what)
+                 : fmt::format("a bare {} file with {} host functions must bind one with PYBIND11_MODULE or call it forward", what,
                                facts.host_functions.size()));
       return;
     }
     candidate.code += fmt::format("\nPYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {{ m.def(\"{0}\", &{0}, \"{0}\"); }}\n", function);
-    candidate.notes.push_back(fmt::format("bound {} of a bare CUDA file", function));
+    candidate.notes.push_back(fmt::format("bound {} of a bare {} file", function, what));
   }
 
-  Status take(Candidate& candidate, bool cuda) {
+  Status take(Candidate& candidate, bool cuda, bool named_musa) {
     if (!is_text(candidate)) return ok();
     if (!cuda) return take_python(candidate);
-    take_cuda(candidate);
+    take_cuda(candidate, named_musa);
     return ok();
   }
 
@@ -213,14 +224,15 @@ struct Extractor::Impl {
     }
     candidate.code = unix_lines(body);
     candidate.source = "whole answer";
-    const bool named_cuda = name.ends_with(".cu") || name.ends_with(".mu") || name.ends_with(".cuh") || name.ends_with(".cpp");
+    const bool named_musa = name.ends_with(".mu") || name.ends_with(".muh");
+    const bool named_cuda = name.ends_with(".cu") || named_musa || name.ends_with(".cuh") || name.ends_with(".cpp");
     if (first_bad_line(candidate.code)) {
       if (fences) return false;
       (void)is_text(candidate);
       return true;
     }
     if (named_cuda && !fences) {
-      take_cuda(candidate);
+      take_cuda(candidate, named_musa);
       return true;
     }
     MC_RETURN_IF_ERROR(take_python(candidate));
@@ -235,7 +247,7 @@ struct Extractor::Impl {
     if (!parsed && claims_model(candidate.code)) return true;   // a Python file with a syntax error
     if (const CudaFacts cuda = scan_cuda(candidate.code); looks_like_cuda(cuda, candidate.code)) {
       candidate.facts = {};
-      take_cuda(candidate);
+      take_cuda(candidate, named_musa);
       return true;
     }
     return !parsed && claims_python(candidate.code);
@@ -269,7 +281,8 @@ struct Extractor::Impl {
     const auto index = static_cast<std::size_t>(chosen);
     candidate.code = blocks[index].code;
     candidate.source = describe(blocks[index], index, blocks.size());
-    return take(candidate, model < 0 && (bound_cuda >= 0 || python < 0));
+    const std::string& language = blocks[index].language;
+    return take(candidate, model < 0 && (bound_cuda >= 0 || python < 0), language == "musa" || language == "mu");
   }
 
   Status read(std::string_view answer, std::string_view name, Candidate& candidate) {
@@ -327,7 +340,8 @@ Result<Candidate> Extractor::extract(std::string_view answer, std::string_view n
     hash.field("answer");
     hash.field(answer);
   } else {
-    hash.field(candidate.kind == Kind::kPython ? "python" : "cuda");
+    // What a Python file speaks is in its text; of a bare file the name may say it.
+    hash.field(candidate.kind == Kind::kPython ? "python" : dialect_name(candidate.dialect));
     hash.field(candidate.code);
   }
   candidate.hash = hash.hex();

@@ -1,4 +1,4 @@
-// A model's answer → a candidate: one Python file with ModelNew, or one bare CUDA file.
+// A model's answer → a candidate: one Python file with ModelNew, or one bare CUDA or MUSA file.
 //
 //   Extractor extractor({.python = python, .runtime_dir = rt});
 //   MC_ASSIGN_OR_RETURN(Candidate candidate, extractor.extract(answer));
@@ -34,6 +34,8 @@ struct Candidate {
   std::string hash;                // SHA-256 of kind and code, hex; of the answer when nothing was extracted
   std::string source;              // where it was found: "whole answer", "fenced block 2 of 3 (python)"
   Facts facts;                     // of Python candidates
+  Dialect dialect = Dialect::kCuda;
+  std::string dialect_why;         // of kMusa: "musa_sources (line 41)"
   std::vector<std::string> notes;  // remarks that decide nothing: thinking cut, failed builds are swallowed, …
 };
 
@@ -50,7 +52,7 @@ class Extractor {
  public:
   explicit Extractor(ExtractOptions options);
   ~Extractor();
-  // `name` is the answer's file name, if it came from one: ".cu" and ".mu" say that it is a bare CUDA file.
+  // `name` is the answer's file name, if it came from one: ".cu" and ".mu" say that it is a bare CUDA or MUSA file.
   // An error is the machine's fault (no Python): infra. Everything about the answer is in Candidate::status.
   Result<Candidate> extract(std::string_view answer, std::string_view name = {});
 

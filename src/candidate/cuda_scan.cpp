@@ -6,6 +6,16 @@
 namespace musacoder::candidate {
 namespace {
 
+// "musa_runtime.h", "mublas.h", "torch_musa/csrc/core/MUSAGuard.h", "tile.muh"
+bool is_musa_header(std::string_view name) {
+  for (const char* folder : {"torch_musa/", "c10/musa/", "ATen/musa/"})
+    if (name.starts_with(folder)) return true;
+  if (name.ends_with(".muh")) return true;
+  for (const char* library : {"musa", "mublas", "mudnn", "mufft", "murand", "musparse", "musolver", "mupti", "mccl", "mtrtc"})
+    if (name.starts_with(library) && name.ends_with(".h") && name.find('/') == std::string_view::npos) return true;
+  return false;
+}
+
 bool is_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '_'; }
 
 // Tokens one at a time: identifiers, numbers and single characters; literals come as "\"".
@@ -13,6 +23,7 @@ class Scanner {
  public:
   explicit Scanner(std::string_view text) : text_(text) {}
   bool include_seen = false;
+  std::string_view musa_include;
   bool ended_well = true;
 
   std::string_view next() {
@@ -49,7 +60,15 @@ class Scanner {
   void skip_directive() {
     std::size_t word = at_ + 1;
     while (word < text_.size() && (text_[word] == ' ' || text_[word] == '\t')) ++word;
-    include_seen |= text_.substr(word).starts_with("include");
+    if (text_.substr(word).starts_with("include")) {
+      include_seen = true;
+      std::string_view line = text_.substr(word + 7, text_.find('\n', word) - word - 7);
+      line.remove_prefix(std::min(line.find_first_of("<\""), line.size()));
+      if (!line.empty()) {
+        const std::string_view name = line.substr(1, line.find_first_of(">\"", 1) - 1);
+        if (musa_include.empty() && is_musa_header(name)) musa_include = name;
+      }
+    }
     while (at_ < text_.size() && text_[at_] != '\n') {
       if (text_[at_] == '\\' && peek(1) == '\n') ++at_;
       ++at_;
@@ -148,6 +167,7 @@ CudaFacts scan_cuda(std::string_view source) {
       now.previous = token;
     }
   }
+  facts.musa_include = scanner.musa_include;
   facts.balanced &= braces.empty() && scanner.ended_well;
   std::vector<std::string> unique;
   for (std::string& name : facts.host_functions)

@@ -14,6 +14,7 @@ struct CudaFacts {
   bool has_kernel = false;                  // __global__
   std::vector<std::string> host_functions;  // defined at namespace level, returning a tensor or a vector or tuple of tensors
   bool balanced = true;                     // braces and strings end
+  std::string musa_include;                 // the first MUSA header that it includes, "" when none
 };
 CudaFacts scan_cuda(std::string_view source);
 

@@ -57,6 +57,8 @@ Facts read_facts(const json& root) {
   for (const json& item : list_of(root, "classes"))
     facts.classes.push_back({text_of(item, "name"), line_of(item), strings_of(item, "bases"), strings_of(item, "methods")});
   for (const json& item : list_of(root, "imports")) facts.imports.push_back({text_of(item, "module"), line_of(item)});
+  if (text_of(root, "dialect") == "musa") facts.dialect = Dialect::kMusa;
+  if (auto it = root.find("dialect_why"); it != root.end() && it->is_object()) facts.dialect_why = {text_of(*it, "what"), line_of(*it)};
   for (const json& item : list_of(root, "torch_calls")) facts.torch_calls.push_back({text_of(item, "name"), line_of(item)});
   for (const json& item : list_of(root, "builds"))
     facts.builds.push_back({text_of(item, "call"), text_of(item, "name"), text_of(item, "function"), line_of(item),

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/status.h"
+#include "port/rename_table.h"
 
 namespace musacoder::candidate {
 
@@ -44,6 +45,10 @@ struct ModelNewFact {
   std::optional<std::vector<std::string>> forward;  // argument names without self; "*inputs" for varargs; nullopt: inherited
 };
 
+// Whose names a candidate speaks: NVIDIA's (cuda_runtime.h, torch.cuda) or Moore Threads' (musa_runtime.h, torch_musa).
+using port::Dialect;
+using port::dialect_name;
+
 struct Facts {
   bool parsed = false;               // false: syntax_* say why
   int syntax_line = 0;               // 0 when the parser names none
@@ -51,6 +56,8 @@ struct Facts {
   ModelNewFact model_new;
   std::vector<ClassFact> classes;
   std::vector<NameAtLine> imports;
+  Dialect dialect = Dialect::kCuda;
+  NameAtLine dialect_why;                     // of kMusa: "musa_sources", "#include <musa_runtime.h>"; facts, never words in strings
   std::vector<BuildFact> builds;
   std::vector<NameAtLine> torch_calls;        // inside forward methods, full dotted names; advisory
   std::vector<LiteralFact> literals;

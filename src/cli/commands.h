@@ -144,4 +144,20 @@ int run_store_export(const StoreOptions& options);
 int run_store_prune(const StoreOptions& options);
 int run_store_backup(const StoreOptions& options);
 
+// CUDA texts to MUSA and back (docs/port.md). 0 done, 1 with `strict` when a person has to look at something, 2 wrong usage, 3
+// when something could not be written.
+struct PortCommandOptions {
+  std::vector<std::string> paths;
+  std::string to = "musa";          // or "cuda"
+  std::string out;                  // file or folder; empty: stdout, for one file
+  bool in_place = false, diff = false, dry_run = false, force = false;
+  std::string report;               // JSON file
+  bool json = false, quiet = false, strict = false;
+  bool in_strings = false, in_comments = false, keep_marks = false, hidden = false;
+  std::string language = "auto";    // or "cpp", "python", "build", "text"
+  std::vector<std::string> fields;  // of JSONL rows; empty: candidate
+  std::string tables;               // folder; empty: the installed ones
+};
+int run_port(const PortCommandOptions& options);
+
 }  // namespace musacoder::cli

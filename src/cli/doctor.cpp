@@ -159,6 +159,25 @@ Check disk_check(const Facts& f) {
 
 }  // namespace
 
+// Like an NVIDIA GPU never required. MUSA candidates are verified on the virtual GPU without any of it.
+Check musa_check(const Facts& f) {
+  Check check{.name = "MUSA toolchain", .state = State::kInfo};
+  if (f.mcc.empty() && f.musa_gpu.empty()) {
+    check.detail = f.musa_error + "; MUSA candidates are verified on the virtual GPU";
+    return check;
+  }
+  check.detail = f.mcc.empty() ? f.musa_error : f.mcc;
+  if (!f.musa_gpu.empty()) check.detail += ", " + f.musa_gpu;
+  if (f.musa_missing.empty() && !f.mcc.empty()) {
+    check.state = State::kOk;
+    return check;
+  }
+  check.state = f.musa_gpu.empty() ? State::kInfo : State::kWarning;
+  check.detail += "; backend musa lacks " + fmt::format("{}", fmt::join(f.musa_missing, "; "));
+  if (check.state == State::kWarning) check.advice = "docs/musa.md lists what an owner of a card needs";
+  return check;
+}
+
 DoctorReport diagnose(const Facts& f) {
   DoctorReport report;
   auto& checks = report.checks;
@@ -177,8 +196,8 @@ DoctorReport diagnose(const Facts& f) {
   checks.push_back(vgpu_check(f));
   report.cuda = f.gpus > 0;
   checks.push_back(gpu_check(f));
-  report.musa = !f.mcc.empty();
-  checks.push_back({"MUSA toolchain", State::kInfo, report.musa ? f.mcc : f.musa_error + "; MUSA kernels cannot be compiled natively here", "", false});
+  report.musa = !f.mcc.empty() && f.musa_missing.empty();
+  checks.push_back(musa_check(f));
   report.vgpu = std::none_of(checks.begin(), checks.end(), [](const Check& check) { return check.required && check.state == State::kFailed; });
   return report;
 }
@@ -198,7 +217,9 @@ std::string doctor_text(const DoctorReport& report, const base::Terminal& term) 
   out += "\n";
   out += report.vgpu ? term.green("Candidates can be verified on the virtual GPU.") + "\n"
                      : term.red("Candidates cannot be verified here yet: see the lines marked ✗.") + "\n";
-  out += report.cuda ? "An NVIDIA GPU is here: times can be measured on backend cuda.\n" : "Times cannot be measured here: that needs a GPU.\n";
+  if (report.cuda) out += "An NVIDIA GPU is here: times can be measured on backend cuda.\n";
+  if (report.musa) out += "A Moore Threads GPU is here: times can be measured on backend musa.\n";
+  if (!report.cuda && !report.musa) out += "Times cannot be measured here: that needs a GPU.\n";
   return out;
 }
 

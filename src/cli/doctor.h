@@ -41,6 +41,8 @@ struct Facts {
   int gpus = 0;
   std::string ledger_error;                           // why launches on that GPU could not be watched
   std::string mcc, musa_error;
+  std::string musa_gpu;                               // "MTT S5000 (mp_31), driver 3.3.5"; empty when there is none
+  std::vector<std::string> musa_missing;              // what backend musa lacks besides mcc, each with what to do
   std::string cache_dir;
   std::uint64_t cache_free_bytes = 0;
   bool cache_writable = false;

@@ -16,9 +16,11 @@
 #include "base/paths.h"
 #include "base/subprocess.h"
 #include "build/build.h"
+#include "build/mcc.h"
 #include "cli/doctor.h"
 #include "device/cuda/nvml.h"
 #include "device/device.h"
+#include "device/musa/mtml.h"
 #include "sandbox/launcher.h"
 
 namespace musacoder::cli {
@@ -175,12 +177,27 @@ void look_at_gpus(Facts& facts) {
     if (const std::string library = facts.runtime_dir + "/lib/libmusacoder_ledger.so"; !base::exists(library))
       facts.ledger_error = fmt::format("{} is missing, so launches cannot be watched", library);
   }
-  std::vector<std::string> places;
-  if (const char* home = std::getenv("MUSA_HOME")) places.push_back(std::string(home) + "/bin/mcc");
-  places.insert(places.end(), {base::find_program("mcc"), "/usr/local/musa/bin/mcc"});
-  for (const auto& place : places)
-    if (facts.mcc.empty() && !place.empty() && base::is_executable(place)) facts.mcc = place;
-  if (facts.mcc.empty()) facts.musa_error = "no mcc in $MUSA_HOME/bin, PATH or /usr/local/musa/bin";
+}
+
+void look_at_musa(Facts& facts) {
+  const build::MusaToolkit toolkit = build::find_musa_toolkit();
+  facts.mcc = toolkit.mcc;
+  if (facts.mcc.empty()) facts.musa_error = "no mcc in $MUSA_HOME/bin, $MUSA_PATH/bin, PATH or /usr/local/musa/bin";
+  if (auto gpu = device::musa_probe())
+    facts.musa_gpu = fmt::format("{} ({}), driver {}", gpu->name, gpu->architecture, gpu->driver.empty() ? "unknown" : gpu->driver);
+  else
+    facts.musa_missing.push_back("a GPU: " + gpu.error().message);
+  if (!toolkit.mcc.empty() && toolkit.runtime.empty()) facts.musa_missing.push_back("libmusart.so in " + toolkit.home + "/lib");
+  const char* given = std::getenv("MUSACODER_MUPTI");
+  bool mupti = given && base::exists(given);
+  for (const char* folder : {"/lib/libmupti.so", "/lib64/libmupti.so", "/extras/MUPTI/lib64/libmupti.so", "/extras/MUPTI/lib/libmupti.so"})
+    mupti = mupti || base::exists(toolkit.home + folder);
+  if (!mupti) facts.musa_missing.emplace_back("libmupti.so, so launches cannot be watched (install MUPTI or set MUSACODER_MUPTI)");
+  const std::string site = base::site_packages(facts.python);
+  if (!base::is_directory(site + "/torch_musa"))
+    facts.musa_missing.push_back(fmt::format("torch_musa in {}: it is not on PyPI; install the vendor's torch and torch_musa", site.empty() ? "the Python environment" : site));
+  for (const char* library : {"libmusacoder_ledger.so", "libmusacoder_torch_musa.so"})
+    if (!base::exists(facts.runtime_dir + "/lib/" + library)) facts.musa_missing.push_back(fmt::format("{} (build the project again)", library));
 }
 
 void look_at_disk(Facts& facts) {
@@ -207,6 +224,7 @@ Facts collect_facts() {
   look_at_sandbox(facts);
   look_at_vgpu(facts);
   look_at_gpus(facts);
+  look_at_musa(facts);
   look_at_disk(facts);
   return facts;
 }

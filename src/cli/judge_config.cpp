@@ -6,6 +6,7 @@
 #include "base/files.h"
 #include "base/paths.h"
 #include "device/cuda/nvml.h"
+#include "vgpu/device.h"
 
 namespace musacoder::cli {
 namespace {
@@ -33,7 +34,9 @@ Result<judge::JudgeConfig> judge_config(const JudgeOptions& options) {
   config.baselines = options.baselines;
   std::erase(config.baselines, "none");
   config.sanitize = options.sanitize;
+  // --gpu names what CUDA candidates see; a Moore Threads model is for MUSA candidates, and for the others too when it is named.
   config.gpu = options.gpu;
+  if (auto gpu = vgpu::gpu_properties(options.gpu); gpu && gpu->vendor == vgpu::Vendor::kMooreThreads) config.musa_gpu = gpu->name;
   config.policy = options.policy;
   config.trials = options.trials;
   config.seed = options.seed;

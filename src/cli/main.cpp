@@ -19,12 +19,12 @@ constexpr const char* kFooter =
     "Environment: MUSACODER_RUNTIME, MUSACODER_PYTHON, MUSACODER_CACHE, MUSACODER_NVCC, NO_COLOR.";
 
 void add_judge_options(CLI::App* app, JudgeOptions& options) {
-  app->add_option("--backend", options.backend, "where candidates run: cuda (an NVIDIA GPU), vgpu (a GPU in software), auto (cuda where there is one)")
+  app->add_option("--backend", options.backend, "where candidates run: cuda (an NVIDIA GPU), musa (a Moore Threads GPU), vgpu (a GPU in software), auto (cuda where there is one)")
       ->capture_default_str()
-      ->check(CLI::IsMember({"auto", "vgpu", "cuda"}));
-  app->add_option("--gpu", options.gpu, "GPU model that vgpu presents")
+      ->check(CLI::IsMember({"auto", "vgpu", "cuda", "musa"}));
+  app->add_option("--gpu", options.gpu, "GPU model that vgpu presents; MUSA candidates see an s5000 whatever NVIDIA model is named")
       ->capture_default_str()
-      ->check(CLI::IsMember({"h200", "a100", "s5000"}));
+      ->check(CLI::IsMember({"h200", "a100", "s5000", "s4000", "s80"}));
   app->add_option("--policy", options.policy, "strict: torch operators are refused; report: they are booked")
       ->capture_default_str()
       ->check(CLI::IsMember({"strict", "report"}));
@@ -254,6 +254,38 @@ int main(int argc, char** argv) {
   backup_app->add_option("out", store.out, "COPY.db")->required();
   backup_app->footer("Example:\n  musacoder store backup verdicts.db verdicts-2026-11-30.db");
   backup_app->callback([&] { code = run_store_backup(store); });
+
+  PortCommandOptions port;
+  auto* port_app = app.add_subcommand("port", "CUDA files, folders and candidates to MUSA and back");
+  port_app->add_option("paths", port.paths, "files (.cu, .cpp, .py, CMakeLists.txt, rows in .jsonl) and folders")->required();
+  port_app->add_option("--to", port.to, "whose names the text shall have")->capture_default_str()->check(CLI::IsMember({"musa", "cuda"}));
+  port_app->add_option("-o,--out", port.out, "file or folder to write; one file without it goes to stdout");
+  port_app->add_flag("--in-place", port.in_place, "replace the files where they stand; .cu becomes .mu");
+  port_app->add_flag("--diff", port.diff, "print a unified diff, write nothing");
+  port_app->add_flag("--dry-run", port.dry_run, "print the report, write nothing");
+  port_app->add_flag("-f,--force", port.force, "write over what is there");
+  port_app->add_option("--report", port.report, "JSON file with every rename and everything a person has to look at");
+  port_app->add_flag("--json", port.json, "print that instead of text");
+  port_app->add_flag("--quiet", port.quiet, "no report");
+  port_app->add_flag("--strict", port.strict, "exit code 1 when a person has to look at something");
+  port_app->add_flag("--in-strings", port.in_strings, "names in strings, and in text files of a folder, too");
+  port_app->add_flag("--in-comments", port.in_comments, "names in comments too");
+  port_app->add_flag("--keep-marks", port.keep_marks, "mark C++ names that are the target's already, so that the way back leaves them alone");
+  port_app->add_flag("--hidden", port.hidden, "hidden files and what git ignores, too");
+  port_app->add_option("--language", port.language, "of every file, instead of what its name says")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "cpp", "python", "build", "text"}));
+  port_app->add_option("--field", port.fields, "fields of JSONL rows that hold texts; else candidate");
+  port_app->add_option("--tables", port.tables, "folder with other rename tables");
+  port_app->footer(
+      "Exit codes: 0 done, 1 with --strict when a person has to look at something, 2 wrong usage, 3 not written.\n"
+      "Examples:\n"
+      "  musacoder port kernel.cu > kernel.mu\n"
+      "  musacoder port src/kernels -o src/kernels_musa --report port.json\n"
+      "  musacoder port candidate.py --diff\n"
+      "  musacoder port samples.jsonl -o samples_musa.jsonl\n"
+      "  musacoder port kernel.mu --to cuda -o kernel.cu");
+  port_app->callback([&] { code = run_port(port); });
 
   std::string shell;
   auto* completion_app = app.add_subcommand("completion", "print a completion script for bash, zsh or fish");

@@ -113,10 +113,9 @@ std::string timing_lines(const Terminal& term, const Verdict& v, int width) {
 
 std::string verdict_report(const Verdict& v, const Terminal& term, const std::map<std::string, std::string>& sources) {
   const int width = std::clamp(term.width(), 60, 120);
-  const judge::StatusInfo& info = judge::status_info(v.status);
   const judge::Feedback feedback = judge::make_feedback(v, {.round = 1, .sources = sources});
 
-  std::string out = fmt::format("{}  {}   {}\n", in_colour(term, v.status, fmt::format("{} {}", mark_of(v.status), info.title)),
+  std::string out = fmt::format("{}  {}   {}\n", in_colour(term, v.status, fmt::format("{} {}", mark_of(v.status), feedback.title)),
                                 in_colour(term, v.status, safe(v.status)), term.bold(safe(v.task)));
   out += wrapped(feedback.what, width, 2) + "\n";
   for (const auto& level : v.levels) out += level_line(term, level, width);

@@ -1,5 +1,5 @@
 // What the judge sees of a place where candidates run. One folder a backend: vgpu/ (a GPU in software), cuda/ (NVIDIA
-// hardware), later musa/.
+// hardware), musa/ (Moore Threads hardware).
 //
 //   MC_ASSIGN_OR_RETURN(auto device, make_vgpu_device({.runtime_dir = rt}));
 //   MC_ASSIGN_OR_RETURN(auto session, device->start_session(limits));     // one candidate
@@ -86,16 +86,18 @@ class Device {
   virtual ~Device() = default;
   virtual std::string name() const = 0;    // "vgpu"
   virtual std::string gpu() const = 0;     // presented model: "h200"
+  virtual std::string dialect() const { return "cuda"; }   // whose kernels run here, where it is one vendor's only; vgpu runs both
+  virtual int warp_size() const { return 32; }
   virtual Capabilities capabilities() const = 0;
   virtual Status probe() = 0;              // can a session start now?
   virtual GpuState state() { return {}; }  // real hardware
   virtual RunnerNeeds needs() const { return {}; }
-  virtual std::string architecture() const { return ""; }   // real hardware: "90"
+  virtual std::string architecture() const { return ""; }   // real hardware: "90" of NVIDIA's, "mp_31" of Moore Threads'
   virtual Result<std::unique_ptr<Session>> start_session(const SessionLimits& limits) = 0;
 };
 
 struct DeviceConfig {
-  std::string backend = "vgpu";   // vgpu or cuda
+  std::string backend = "vgpu";   // vgpu, cuda or musa
   std::string gpu = "h200";
   std::string runtime_dir;
 };

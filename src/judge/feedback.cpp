@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "base/terminal.h"
+#include "judge/dialect_words.h"
 #include "judge/statuses.h"
 
 namespace musacoder::judge {
@@ -73,7 +74,7 @@ std::string source_line(const Verdict& verdict, const FeedbackOptions& options, 
   std::string text;
   if (auto it = options.sources.find(name); it != options.sources.end()) {
     text = it->second;
-  } else if (auto python = options.sources.find("candidate.py"); python != options.sources.end() && (name.ends_with(".cu") || name.starts_with("cuda_sources"))) {
+  } else if (auto python = options.sources.find("candidate.py"); python != options.sources.end() && (name.ends_with(".cu") || name.starts_with("cuda_sources") || name.starts_with("musa_sources"))) {
     text = inline_cuda_source(python->second);
   }
   if (!text.empty()) {
@@ -442,14 +443,14 @@ Feedback make_feedback(const Verdict& verdict, const FeedbackOptions& options) {
   Feedback feedback;
   feedback.round = options.round;
   feedback.status = clean(verdict.status, 120);
-  feedback.title = info.title;
+  feedback.title = worded(info.title, verdict.dialect);
   feedback.verified = verdict.status == "ok";
   feedback.about_candidate = feedback.verified || is_candidate_fault(verdict.status);
-  feedback.what = std::string(info.meaning);
+  feedback.what = worded(info.meaning, verdict.dialect);
   const std::string cause = trimmed(clean(verdict.cause));
   if (!cause.empty() && cause != info.meaning) feedback.what = cause + (cause.ends_with('.') ? "" : ".");
   add_class_details(verdict, options, feedback);
-  if (!feedback.verified) feedback.look_at.emplace_back(info.look_at);
+  if (!feedback.verified) feedback.look_at.push_back(worded(info.look_at, verdict.dialect));
   if (verdict.scaled && feedback.verified)
     feedback.evidence.push_back("It was verified at smaller sizes than the task's; it must hold for the task's sizes too.");
 

@@ -17,6 +17,7 @@
 #include "base/hash.h"
 #include "candidate/candidate.h"
 #include "device/device.h"
+#include "judge/dialect_words.h"
 #include "judge/exchange.h"
 #include "judge/json_fields.h"
 #include "judge/legality.h"
@@ -135,6 +136,7 @@ struct Judge::Impl {
   JudgeConfig config;
   std::shared_ptr<Shared> shared;
   std::unique_ptr<device::Device> device;
+  std::unique_ptr<device::Device> musa_device;   // vgpu as a Moore Threads GPU
   std::shared_ptr<TaskLane> lane;
   base::TempDir scratch_root;  // holds one folder a candidate
   std::uint64_t seed = 0;
@@ -219,6 +221,9 @@ class Run {
     return tasks().hold();
   }
   bool on_hardware() const { return lane_.device->capabilities().real_hardware; }
+  bool musa() const { return candidate_.dialect == candidate::Dialect::kMusa; }
+  device::Device& device() const { return musa() && lane_.musa_device ? *lane_.musa_device : *lane_.device; }
+  bool choose_device();
   bool cancelled() const { return request_.cancelled && request_.cancelled(); }
   base::Deadline deadline(double seconds) const {
     if (cancelled()) return base::Deadline::in(0.1);
@@ -272,6 +277,7 @@ void Run::execute() {
     sanitize();
   }
   if (cancelled()) finish("infra:cancelled", "the job was cancelled");
+  if (musa()) put_in_musa(*lane_.shared->names, verdict_);
   verdict_.reward = reward_of(verdict_).value;
 }
 
@@ -284,11 +290,31 @@ bool Run::extract() {
   lane_.last_code = candidate_.code;
   verdict_.candidate_hash = candidate_.hash;
   verdict_.notes = candidate_.notes;
-  if (candidate_.status == "ok") return true;
+  verdict_.dialect = candidate::dialect_name(candidate_.dialect);
+  verdict_.gpu = device().gpu();
+  if (candidate_.status == "ok") return choose_device();
   set_level(verdict_, 0, false, candidate_.message);
   verdict_.exception_line = candidate_.line;
   return finish(candidate_.status, candidate_.line > 0 ? fmt::format("{} (line {})", candidate_.message, candidate_.line)
                                                        : candidate_.message);
+}
+
+// Whether the lane's device runs what the candidate is written for.
+bool Run::choose_device() {
+  if (musa()) {
+    note("in the MUSA dialect: " + candidate_.dialect_why);
+    if (const std::string warps = warp_assumptions(*lane_.shared->names, candidate_); !warps.empty()) note(warps);
+  }
+  if (!on_hardware() && device().warp_size() != 32)
+    return finish("unsupported:warp128",
+                  fmt::format("{} runs warps of {} threads, and the virtual GPU executes warps of 32; judge as an S5000 (--gpu s5000), whose "
+                              "warps have 32",
+                              device().gpu(), device().warp_size()));
+  if (on_hardware() && device().dialect() != verdict_.dialect)
+    return finish("unsupported:dialect",
+                  fmt::format("the candidate is written in {}, and this is a {} GPU; --backend vgpu runs both", musa() ? "MUSA" : "CUDA",
+                              musa() ? "NVIDIA" : "Moore Threads"));
+  return true;
 }
 
 bool Run::open_task(const std::map<std::string, std::int64_t>& pins, double work_budget) {
@@ -390,15 +416,15 @@ bool Run::start() {
     if (auto made = base::make_dirs(scratch_.path() + folder); !made) return infra("disk", made.error());
   device::SessionLimits limits{.max_launch_seconds = config_.launch_seconds, .threads = config_.device_threads};
   limits.max_warp_instructions = config_.launch_warp_instructions;
-  auto session = lane_.device->start_session(limits);
+  auto session = device().start_session(limits);
   if (!session) return infra("device", session.error());
   session_ = std::move(*session);
   const int fd = session_->take_client_fd();
-  const device::RunnerNeeds needs = lane_.device->needs();
+  const device::RunnerNeeds needs = device().needs();
   SpawnOptions spawn{.writable = scratch_.path() + "/work",
                      .readable = {scratch_.path() + "/given", config_.cache_dir},
                      .policy = policy_,
-                     .gpu = config_.gpu,
+                     .gpu = device().gpu(),
                      .cpu_s = config_.candidate_seconds,
                      .memory_bytes = config_.candidate_memory_bytes};
   spawn.readable.insert(spawn.readable.end(), needs.readable.begin(), needs.readable.end());
@@ -408,7 +434,12 @@ bool Run::start() {
     spawn.bound_addresses = false;
     spawn.environment["MUSACODER_OWN_PREFIX"] = config_.cache_dir;
   }
-  auto runner = lane_.shared->zygote->spawn(spawn, fd);
+  auto zygote = lane_.shared->zygote_for(verdict_.dialect);
+  if (!zygote) {
+    ::close(fd);
+    return infra("runner", zygote.error());
+  }
+  auto runner = (*zygote)->spawn(spawn, fd);
   ::close(fd);
   if (!runner) return infra("runner", runner.error());
   runner_ = std::move(*runner);
@@ -573,7 +604,7 @@ bool Run::load() {
   LoadRequest request{.code = candidate_.code};
   if (candidate_.kind == candidate::Kind::kBareCuda) {
     request.bare_cuda = candidate_.code;
-    request.filename = "candidate.cu";
+    request.filename = musa() ? "candidate.mu" : "candidate.cu";
   }
   RunnerReply reply = runner_->load(request, builder(), deadline(config_.load_seconds));
   if (reply.kind != ReplyKind::kDone) return failed(reply, "load");
@@ -1075,11 +1106,15 @@ void Run::look_along_axes() {
 
 Result<std::shared_ptr<Shared>> Shared::create(const JudgeConfig& config) {
   auto shared = std::make_shared<Shared>();
+  shared->config_ = config;
   MC_ASSIGN_OR_RETURN(auto device, device::make_device({config.backend, config.gpu, config.runtime_dir}));
   const device::RunnerNeeds needs = device->needs();
+  MC_ASSIGN_OR_RETURN(port::RenameTable names, port::RenameTable::load(config.runtime_dir + "/musa/renames"));
+  shared->names = std::make_shared<const port::RenameTable>(std::move(names));
   shared->builder = std::make_unique<build::Builder>(build::BuildOptions{.runtime_dir = config.runtime_dir,
                                                                          .cache_dir = config.cache_dir,
                                                                          .python = config.python,
+                                                                         .names = shared->names,
                                                                          .gpu_arch = device->architecture(),
                                                                          .shared = config.artifacts});
   if (!config.also_gpu_arch.empty())
@@ -1092,8 +1127,12 @@ Result<std::shared_ptr<Shared>> Shared::create(const JudgeConfig& config) {
       candidate::ExtractOptions{.python = config.python, .runtime_dir = config.runtime_dir});
   ZygoteOptions zygote{.runtime_dir = config.runtime_dir, .python = config.python};
   zygote.torch_device = needs.torch_device;
+  zygote.dialect = device->dialect();
   if (const char* path = std::getenv("LD_LIBRARY_PATH"); path && device->capabilities().real_hardware)
     zygote.environment.push_back(fmt::format("LD_LIBRARY_PATH={}", path));
+  if (device->dialect() == "musa")   // torch_musa is imported there, and looks for its toolkit
+    for (const auto& [name, value] : needs.environment)
+      if (name != "LD_LIBRARY_PATH") zygote.environment.push_back(name + "=" + value);
   MC_ASSIGN_OR_RETURN(shared->zygote, ZygoteClient::start(zygote));
   if (device->capabilities().real_hardware) {
     MC_ASSIGN_OR_RETURN(shared->lane, TaskLane::start(config));
@@ -1105,6 +1144,14 @@ Result<std::shared_ptr<Shared>> Shared::create(const JudgeConfig& config) {
                          {"torch", shared->zygote->torch_version()}};
   if (auto nvcc = build::find_nvcc(config.python)) shared->environment["nvcc"] = *nvcc;
   return shared;
+}
+Result<ZygoteClient*> Shared::zygote_for(const std::string& dialect) {
+  if (dialect == "cuda" || lane) return zygote.get();
+  std::lock_guard lock(mutex_);
+  if (!musa_zygote_) {
+    MC_ASSIGN_OR_RETURN(musa_zygote_, ZygoteClient::start({.runtime_dir = config_.runtime_dir, .python = config_.python, .dialect = dialect}));
+  }
+  return musa_zygote_.get();
 }
 Shared::Shared() = default;
 Shared::~Shared() = default;
@@ -1119,6 +1166,9 @@ Result<std::unique_ptr<Judge>> Judge::create(const JudgeConfig& config, std::sha
   impl->seed = config.seed ? config.seed : random_seed();
   MC_ASSIGN_OR_RETURN(impl->scratch_root, base::TempDir::create("musacoder-candidates", 64 << 20));
   MC_ASSIGN_OR_RETURN(impl->device, device::make_device({config.backend, config.gpu, config.runtime_dir}));
+  if (config.backend == "vgpu") {
+    MC_ASSIGN_OR_RETURN(impl->musa_device, device::make_device({config.backend, config.musa_gpu, config.runtime_dir}));
+  }
   if (shared) {
     impl->shared = std::move(shared);
   } else {

@@ -16,6 +16,7 @@
 #include <map>
 #include <mutex>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "base/status.h"
@@ -25,6 +26,9 @@
 
 namespace musacoder::candidate {
 class Extractor;
+}
+namespace musacoder::port {
+class RenameTable;
 }
 
 namespace musacoder::judge {
@@ -37,6 +41,7 @@ struct JudgeConfig {
   std::string runtime_dir, python, cache_dir;
   std::string also_gpu_arch;                    // "90": compile_only builds for that architecture too, for lanes on such a GPU; "": not
   std::string backend = "vgpu", gpu = "h200";
+  std::string musa_gpu = "s5000";               // what vgpu presents to candidates in the MUSA dialect
   std::string policy = "strict";                // or "report"
   int trials = 7;                               // at least 5; index 0 is the task's own inputs (docs/protocols.md §2)
   std::uint64_t seed = 0;                       // 0: drawn from the operating system, hidden from candidates either way
@@ -83,16 +88,25 @@ struct Shared {
   static Result<std::shared_ptr<Shared>> create(const JudgeConfig& config);
   Shared();
   ~Shared();
+  std::shared_ptr<const port::RenameTable> names;   // of CUDA and MUSA
   std::unique_ptr<build::Builder> builder;
   std::unique_ptr<build::Builder> gpu_builder;     // of JudgeConfig::also_gpu_arch
   std::unique_ptr<candidate::Extractor> extractor;
-  std::unique_ptr<ZygoteClient> zygote;
+  std::unique_ptr<ZygoteClient> zygote;            // for candidates in the device's dialect; vgpu's is CUDA
   std::shared_ptr<TaskLane> lane;                  // real hardware only: one GPU, one lane
   std::uint64_t seed = 0;                          // of all judges that share the lane, so that what the reference gave serves them all
   std::shared_ptr<Shared> virtual_gpu;             // for JudgeConfig::sanitize where no sanitizer is installed; made when first wanted
   std::mutex virtual_gpu_mutex;
   std::map<std::string, std::string> environment;  // versions, for the verdict
   Installation installation;                       // as it was when the zygote imported torch
+
+  // The zygote for a dialect ("cuda", "musa"); that of vgpu's other dialect starts with the first candidate that speaks it.
+  Result<ZygoteClient*> zygote_for(const std::string& dialect);
+
+ private:
+  std::mutex mutex_;
+  JudgeConfig config_;
+  std::unique_ptr<ZygoteClient> musa_zygote_;
 };
 
 class Judge {

@@ -150,6 +150,7 @@ struct ZygoteClient::Impl {
     child.reset();
     base::SubprocessOptions spawn;
     spawn.argv = {options.python, "-I", options.runtime_dir + "/python/candidate_zygote.py", "--fd", "3"};
+    if (options.dialect != "cuda") spawn.argv.insert(spawn.argv.end(), {"--dialect", options.dialect});
     if (!options.sandbox) spawn.argv.emplace_back("--no-sandbox");
     if (!options.torch_device.empty()) spawn.argv.insert(spawn.argv.end(), {"--torch-device", options.torch_device});
     if (!options.extra_path.empty()) spawn.argv.insert(spawn.argv.end(), {"--path", options.extra_path});

@@ -149,6 +149,7 @@ struct ZygoteOptions {
   std::string runtime_dir = {};     // holds python/, lib/
   std::string python = {};
   double start_timeout_s = 120;     // importing torch from a cold disk
+  std::string dialect = "cuda";     // of the candidates' names: cuda or musa
   // For tests.
   bool sandbox = true;
   std::string torch_device = {};    // module name; empty: torch_device; "torch_cuda" on real hardware

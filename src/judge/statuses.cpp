@@ -98,6 +98,8 @@ constexpr auto kTable = std::to_array<StatusInfo>({
      "Install the named headers, or verify where they are."},
     {"unsupported:dsl:*", "Kernel language not supported", "The candidate is written in a kernel language that this verifier does not run (such as triton).",
      "Write CUDA C++ through load_inline."},
+    {"unsupported:dialect", "Other vendor's GPU", "The candidate is written in CUDA and the GPU is one for MUSA, or the other way round; this says nothing about the candidate.",
+     "Judge it on the virtual GPU (--backend vgpu), which runs both."},
     {"unsupported:warp128", "Warps of 128 threads", "The candidate is made for warps of 128 threads, which the virtual GPU does not execute.",
      "Verify on the real device, or make the kernel independent of the warp size."},
     {"unsupported:*", "Not supported", "The backend lacks something that the candidate needs; this says nothing about the candidate.",

@@ -12,6 +12,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "device/cuda/nvml.h"
+#include "device/musa/mtml.h"
 #include "judge/json_fields.h"
 
 namespace musacoder::judge {
@@ -64,8 +65,16 @@ Result<std::shared_ptr<TaskLane>> TaskLane::start(const JudgeConfig& config) {
   if (lane->on_device_) {
     options.memory_bytes = 0;
     options.threads = 4;
-    MC_ASSIGN_OR_RETURN(const device::GpuInfo gpu, device::gpu_probe());   // by whatever name this process sees it
-    const std::string which = base::sha256_hex(gpu.uuid).substr(0, 12);
+    options.vendor = config.backend;
+    std::string uuid;   // by whatever name this process sees the GPU
+    if (config.backend == "musa") {
+      MC_ASSIGN_OR_RETURN(const device::MusaGpu gpu, device::musa_probe());
+      uuid = gpu.uuid;
+    } else {
+      MC_ASSIGN_OR_RETURN(const device::GpuInfo gpu, device::gpu_probe());
+      uuid = gpu.uuid;
+    }
+    const std::string which = base::sha256_hex(uuid).substr(0, 12);
     lane->gpu_lock_.reset(::open(fmt::format("/tmp/musacoder-{}-gpu-{}.lock", ::getuid(), which).c_str(),
                                  O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
   }
@@ -94,7 +103,7 @@ Status TaskLane::open_at_runner(OpenTask& task) {
   for (const auto& [name, value] : task.pins) pinned[name] = value;
   json request = {{"op", "open"},   {"task", task.id},  {"code", task.code}, {"scale", on_device_ ? "full" : config_.scale},
                   {"set", pinned},  {"work_budget", task.work_budget}};
-  if (on_device_) request["device"] = "cuda";
+  if (on_device_) request["device"] = config_.backend;
   MC_ASSIGN_OR_RETURN(task.reply, ask(request, on_device_ ? std::max(config_.reference_seconds, 120.0) : config_.reference_seconds));
   task.generation = reference_->restarts();
   return ok();

@@ -561,6 +561,7 @@ json to_json(const Verdict& v) {
       {"backend", v.backend},
       {"gpu", v.gpu},
       {"policy", v.policy},
+      {"dialect", v.dialect},
       {"status", v.status},
       {"cause", v.cause},
       {"levels", list(v.levels, [](const auto& level) { return write(level); })},
@@ -616,6 +617,7 @@ Result<Verdict> verdict_from_json(const json& object) {
   in.read("backend", v.backend);
   in.read("gpu", v.gpu);
   in.read("policy", v.policy);
+  in.read("dialect", v.dialect);
   in.read("status", v.status);
   in.read("cause", v.cause);
   in.objects("levels", [&](const Reader& item) { read(item, v.levels.emplace_back()); });

@@ -88,6 +88,7 @@ struct Sanitized {
 struct Verdict {
   int version = kVerdictVersion;
   std::string task, task_hash, candidate_hash, backend = "vgpu", gpu = "h200", policy = "strict";
+  std::string dialect = "cuda";        // whose names the candidate speaks: cuda or musa
   std::string status = "infra:unfinished";
   std::string cause;                   // one sentence in words
   std::vector<Level> levels;

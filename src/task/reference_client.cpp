@@ -25,7 +25,8 @@ constexpr std::size_t kLastWords = 2000;
 
 // Which GPU, where its libraries and compilers are.
 void append_gpu_environment(std::vector<std::string>& environment) {
-  for (const char* name : {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "LD_LIBRARY_PATH", "CUDA_HOME", "TRITON_CACHE_DIR", "CC"})
+  for (const char* name : {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "LD_LIBRARY_PATH", "CUDA_HOME", "TRITON_CACHE_DIR", "CC",
+                           "MUSA_VISIBLE_DEVICES", "MTHREADS_VISIBLE_DEVICES", "MUSA_HOME", "MUSA_PATH"})
     if (const char* value = std::getenv(name)) environment.push_back(fmt::format("{}={}", name, value));
 }
 }  // namespace
@@ -81,6 +82,7 @@ Status ReferenceClient::Impl::ensure() {
   start.argv = {options.python, "-s", "-B", script, "--fd", std::to_string(kSocketNumber), "--run-dir", options.run_dir, "--threads",
                 std::to_string(options.threads), "--memory-limit", std::to_string(options.memory_bytes)};
   start.env = base::clean_env();
+  if (options.device && options.vendor != "cuda") start.argv.insert(start.argv.end(), {"--vendor", options.vendor});
   if (!options.device) start.env.push_back("CUDA_VISIBLE_DEVICES=");
   else append_gpu_environment(start.env);
   start.env.insert(start.env.end(), {"PYTHONHASHSEED=0",

@@ -24,6 +24,7 @@ struct ReferenceOptions {
   std::string run_dir;                        // for tensor files; must exist
   int threads = 1;                            // torch threads
   bool device = false;                        // may use the GPU; else it is hidden from the runner
+  std::string vendor = "cuda";                // of that GPU: cuda or musa
   std::uint64_t memory_bytes = 12ull << 30;   // private memory of the runner; 0: no limit
   double start_seconds = 90;                  // importing torch on a cold disk
 };

@@ -156,14 +156,16 @@ class Device {
 };
 
 // Properties of the GPUs that can be presented, from the vendors' published figures.
+enum class Vendor { kNvidia, kMooreThreads };
 struct GpuProperties {
   std::string name;             // "h200"
   std::string marketing_name;   // "NVIDIA H200"
+  Vendor vendor = Vendor::kNvidia;
   int sm_count = 0, warp_size = 32, max_threads_per_block = 1024, max_threads_per_sm = 2048, compute_major = 9, compute_minor = 0;
   std::uint64_t shared_bytes_per_block = 48 << 10, shared_bytes_per_block_optin = 227 << 10, shared_bytes_per_sm = 228 << 10;
   std::uint64_t memory_bytes = 0, l2_bytes = 0;
   int registers_per_block = 65536, clock_khz = 0, memory_clock_khz = 0, memory_bus_bits = 0;
 };
-Result<GpuProperties> gpu_properties(std::string_view name);   // h200, a100, s5000
+Result<GpuProperties> gpu_properties(std::string_view name);   // h200, a100, s5000; s4000 and s80, whose warps of 128 threads are not executed
 
 }  // namespace musacoder::vgpu

@@ -119,6 +119,24 @@ TEST(Doctor, HardwareIsReported) {
   EXPECT_EQ(json["checks"].size(), report.checks.size());
 }
 
+TEST(Doctor, AMooreThreadsGpuSaysWhatItLacks) {
+  Facts f = healthy();
+  f.musa_gpu = "MTT S5000 (mp_31), driver 3.3.5";
+  f.mcc = "/usr/local/musa/bin/mcc";
+  f.musa_missing = {"torch_musa in /opt/venv", "libmupti.so"};
+  const DoctorReport lacking = diagnose(f);
+  EXPECT_FALSE(lacking.musa);
+  EXPECT_TRUE(lacking.vgpu);
+  const Check* check = find(lacking, "MUSA toolchain");
+  EXPECT_EQ(check->state, CheckState::kWarning);
+  for (const char* part : {"MTT S5000", "mcc", "torch_musa in /opt/venv", "libmupti.so"}) EXPECT_THAT(check->detail, HasSubstr(part));
+  f.musa_missing.clear();
+  const DoctorReport whole = diagnose(f);
+  EXPECT_TRUE(whole.musa);
+  EXPECT_EQ(find(whole, "MUSA toolchain")->state, CheckState::kOk);
+  EXPECT_THAT(doctor_text(whole, base::Terminal(false, 100)), HasSubstr("times can be measured on backend musa"));
+}
+
 TEST(Doctor, AGpuThatCannotBeUsedWarnsAndIsNotNeeded) {
   Facts old = healthy();
   old.gpus = 1;

@@ -287,6 +287,7 @@ Verdict random_verdict(std::uint64_t seed) {
   v.backend = text();
   v.gpu = text();
   v.policy = text();
+  v.dialect = integer(2) ? "musa" : "cuda";
   v.status = std::string(table[integer(table.size())].status);
   v.cause = text();
   for (std::uint64_t n = integer(6); n > 0; --n) v.levels.push_back({text(), static_cast<LevelState>(integer(3)), text()});

@@ -96,7 +96,7 @@ def test_failed_build_raises_as_torch_does(zygote, tmp_path):
     ("load_inline(name='a', cpp_sources=['p', 'q'], cuda_sources=('k',), functions={'f': 'doc'})",
      {"functions": {"f": "doc"}, "cpp_sources": ["p", "q"], "cuda_sources": ["k"]}),
     ("load_inline(name='a', cpp_sources='p', functions='f')", {"functions": {"f": "f"}, "with_cuda": False}),
-    ("load_inline(name='a', cpp_sources='p', musa_sources='k')", {"cuda_sources": ["k"], "functions": None}),
+    ("load_inline(name='a', cpp_sources='p', cuda_sources='k')", {"cuda_sources": ["k"], "functions": None, "dialect": "cuda"}),
 ])
 def test_arguments_of_load_inline(runner, call, expect):
     event = runner.load(f"from torch.utils.cpp_extension import load_inline\nimport torch\nx = {call}\n"

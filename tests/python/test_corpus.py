@@ -1,7 +1,7 @@
 """The corpus: its form always, its verdicts where the program is built.
 
 Run: pytest tests/python/test_corpus.py                             # the quickstart set
-     MUSACODER_FULL_CORPUS=1 pytest tests/python/test_corpus.py     # honest and cheats as well
+     MUSACODER_FULL_CORPUS=1 pytest tests/python/test_corpus.py     # honest, cheats and musa as well
 """
 
 import ast
@@ -54,6 +54,7 @@ def test_sets_are_large_enough():
     assert count["cheats"] >= 30
     quick = [case for case in CASES if case["set"] == "quickstart"]
     assert len({case["task"] for case in quick}) >= 12
+    assert count["musa"] >= 20
 
 
 def test_nothing_else_lies_in_the_folders():
@@ -79,3 +80,5 @@ def test_status(case, verdicts):
     assert corpus.matches(verdict["status"], case["expect"]), (
         f"{verdict['status']}, expected {case['expect']}: {verdict.get('cause')}"
     )
+    assert not corpus.misses(case, verdict)
+    assert verdict["dialect"] == ("musa" if case["set"] == "musa" else "cuda")

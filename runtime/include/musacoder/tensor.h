@@ -239,6 +239,7 @@ class TensorBase {
                "tensor.type().backend() use tensor.device().")]]
   DeprecatedTypeProperties type() const { return DeprecatedTypeProperties(device(), scalar_type()); }
   bool is_cuda() const { return info().device_type == MC_DEVICE_CUDA; }
+  bool is_xpu() const { return false; }
   bool is_cpu() const { return info().device_type == MC_DEVICE_CPU; }
   bool is_meta() const { return device().is_meta(); }
   bool is_sparse() const { return false; }

@@ -18,14 +18,20 @@ from .tree import tree_map
 LOW = (torch.float32, torch.float16, torch.bfloat16)
 
 
+def _gpus_in_use():
+    """torch.cuda and torch.musa, where they are there and in use."""
+    modules = (getattr(torch, name, None) for name in ("cuda", "musa"))
+    return [gpu for gpu in modules if hasattr(gpu, "is_initialized") and gpu.is_initialized()]
+
+
 def seed_all(seed):
     """Every generator that task code may use.
 
     As torch.manual_seed does; that would also queue a call, with the stack as text, for every backend that is not in use.
     """
     torch.default_generator.manual_seed(seed)
-    if torch.cuda.is_initialized():
-        torch.cuda.manual_seed_all(seed)
+    for gpu in _gpus_in_use():
+        gpu.manual_seed_all(seed)
     random.seed(seed)
     try:
         import numpy
@@ -38,7 +44,7 @@ def generators():
     """The state of each of these generators; unequal before and after a call that drew from one."""
     numpy = sys.modules.get("numpy")
     drawn = numpy.random.get_state(legacy=False)["state"] if numpy is not None else {}
-    gpu = torch.cuda.get_rng_state().numpy(force=True).tobytes() if torch.cuda.is_initialized() else b""
+    gpu = b"".join(gpu.get_rng_state().numpy(force=True).tobytes() for gpu in _gpus_in_use())
     return (gpu, torch.get_rng_state().numpy(force=True).tobytes(), random.getstate(),
             [value.tobytes() if hasattr(value, "tobytes") else value for value in drawn.values()])
 

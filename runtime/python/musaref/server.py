@@ -67,13 +67,14 @@ def alarm(seconds):
 
 
 class Server:
+    default_device = "cuda"   # of requests that name none
     def __init__(self, run_dir):
         self.run_dir = run_dir
         self.tasks = {}       # cache key → (Task, uid), least recently used first
         self.handles = {}     # handle → cache key
         self.next_handle = 1
         self.next_uid = 1
-        self.contexts = {}    # "cuda", "host" → device.task.Context
+        self.contexts = {}    # "cuda", "musa", "host" → device.task.Context
 
     # ---- operations ----
 
@@ -123,8 +124,8 @@ class Server:
 
     def _context(self, name):
         from .errors import TaskError
-        if name not in ("cuda", "host"):
-            raise TaskError("infra:bad_request", f"device is 'cpu', 'cuda' or (for tests) 'host', not {name!r}")
+        if name not in ("cuda", "musa", "host"):
+            raise TaskError("infra:bad_request", f"device is 'cpu', 'cuda', 'musa' or (for tests) 'host', not {name!r}")
         if name not in self.contexts:
             from .device.task import Context
             self.contexts[name] = Context("cpu" if name == "host" else name, self.run_dir)
@@ -170,7 +171,7 @@ class Server:
 
     def device(self, request):
         from .device.facts import describe, free_bytes
-        context = self._context(request.get("device") or "cuda")
+        context = self._context(request.get("device") or self.default_device)
         return {**describe(context.device), "free_bytes": free_bytes(context.device)}
 
     def release(self, request):
@@ -352,6 +353,7 @@ def main(arguments=None):
     parser.add_argument("--fd", type=int, required=True, help="number of the inherited socket")
     parser.add_argument("--run-dir", required=True, help="folder for tensor files, shared with the judge")
     parser.add_argument("--threads", type=int, default=1, help="threads of torch (default 1)")
+    parser.add_argument("--vendor", choices=("cuda", "musa"), default="cuda", help="of the GPU, where one is used")
     parser.add_argument("--memory-limit", type=int, default=0, help="bytes of private memory; 0: no limit")
     options = parser.parse_args(arguments)
     if options.memory_limit:
@@ -359,6 +361,10 @@ def main(arguments=None):
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     isolate(options.fd)
     import torch
+    if options.vendor == "musa":   # before the names that stand for it elsewhere (musa_names)
+        import gpu_vendor
+        gpu_vendor.of(options.vendor).load()
+        Server.default_device = options.vendor
     torch.set_num_threads(options.threads)
     torch.set_num_interop_threads(1)
     Server.threads = options.threads

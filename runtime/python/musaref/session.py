@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from . import musa_names
 from .compare import Expected, bitwise_equal, compare
 from .distributions import Draw, name_of
 from .errors import TaskError, classify
@@ -23,6 +24,8 @@ from .source import TaskSource, quiet
 from .tolerance import EPS, SHAKE_SECONDS, Bounds
 from .trace import OnHost, RoundedOps, Trace
 from .tree import leaves, nbytes, writable
+
+musa_names.install()
 
 STATE_SEED = 42          # parameters are made under this seed, on both sides
 TRIAL_CACHE_BYTES = 256 << 20
@@ -48,6 +51,8 @@ def strict_precision():
     torch.set_float32_matmul_precision("highest")
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
+    if hasattr(torch.backends, "mudnn"):
+        torch.backends.mudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = False
     torch.backends.cuda.matmul.allow_fp16_reduced_precision_reduction = False
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False

@@ -208,13 +208,13 @@ class MetaHelp(TorchFunctionMode):
 
 
 class OnHost(TorchFunctionMode):
-    """Task files that ask for a GPU run on the host: `.cuda()`, `device="cuda"` and their kin mean the CPU here."""
+    """Task files that ask for a GPU run on the host: `.cuda()`, `device="cuda"`, `.musa()` and their kin mean the CPU here."""
 
     @staticmethod
     def _is_gpu(value):
         if isinstance(value, str):
             return value.split(":")[0] in ("cuda", "musa")
-        return isinstance(value, torch.device) and value.type in ("cuda", "privateuseone")
+        return isinstance(value, torch.device) and value.type in ("cuda", "musa", "privateuseone")
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}

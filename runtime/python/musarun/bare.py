@@ -1,4 +1,4 @@
-"""ModelNew around a bare .cu file that binds a function: `forward`, or the only one there is.
+"""ModelNew around a bare .cu or .mu file that binds a function: `forward`, or the only one there is.
 
 The function is called with the inputs; if it takes more arguments, the module's parameters and buffers in the reference's
 order follow, and then the reference's initial arguments.
@@ -16,8 +16,7 @@ def functions_of(module):
 
 def make_model_class(source):
     """Builds `source` and returns a ModelNew class. Raises what a failed build raises."""
-    module = extensions.load_inline(name="bare_cuda", cpp_sources=[], cuda_sources=[source], with_cuda=True,
-                                    no_implicit_headers=False)
+    module = extensions.build_inline("bare_cuda", [], ("source", [source]), None, None, ("flags", None), None, None, True, True, False)
     functions = functions_of(module)
     function = functions.get("forward")
     if function is None:

@@ -43,7 +43,8 @@ class Runner:
         self._snapshot = None
         self._alive = []            # what the last outputs point to
         self._call = None           # token of the request, echoed in its events
-        self._blocker = imports.install()
+        self._dialect = getattr(torch_device, "DIALECT", "cuda")
+        self._blocker = imports.install(self._dialect)
         self.connect = None         # where the device is connected on request: what does it, once
         self._ops = {"start": self._start, "load": self._load, "construct": self._construct, "parameters": self._parameters,
                      "prepare": self._prepare, "forward": self._forward, "timed": self._timed}
@@ -164,7 +165,7 @@ class Runner:
     def _seed(self, seed):
         seed = int(seed)
         torch.manual_seed(seed)
-        torch.cuda.manual_seed_all(seed)
+        getattr(torch, self._dialect).manual_seed_all(seed)
         random.seed(seed)
         numpy = sys.modules.get("numpy")
         if numpy is not None:
@@ -180,7 +181,7 @@ class Runner:
             event = state.adopt_reference(model, request["state"])
         else:
             event = state.load_reference(model, request["state"])
-        self._model = model = model.cuda()
+        self._model = model = getattr(model, self._dialect)()
         self._snapshot = state.Snapshot(model)
         self._device.synchronize()
         return {"event": "parameters", **event}
@@ -265,7 +266,7 @@ class Runner:
             return take
 
         self._seed(request["seed"])
-        loop = timed_loop.TimedLoop(int(request["flush_bytes"]), internal=device.internal)
+        loop = timed_loop.TimedLoop(int(request["flush_bytes"]), device=self._dialect, internal=device.internal)
         recorder = device.CpuOpRecorder()
         first_ms, warm_calls = 0.0, 0
         try:
@@ -295,6 +296,13 @@ def _compile(model=None, **options):
     return (lambda function: function) if model is None else model
 
 
+def _home(torch_device):
+    """Where the dialect's toolkit would be; candidates that look for it find a name."""
+    if getattr(torch_device, "DIALECT", "cuda") == "musa":
+        return {"MUSA_HOME": "/usr/local/musa"}
+    return {"CUDA_HOME": "/usr/local/cuda"}
+
+
 def run_candidate(sock, device_fd, request, torch_device):
     """The work of a freshly forked and confined process: `request` is the judge's spawn request."""
     folder = request["writable"]
@@ -302,7 +310,7 @@ def run_candidate(sock, device_fd, request, torch_device):
     os.environ.clear()
     os.environ.update({
         "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": folder, "TMPDIR": folder, "LANG": "C.UTF-8", "USER": "candidate",
-        "CUDA_HOME": "/usr/local/cuda", "OMP_NUM_THREADS": "1", "TORCH_EXTENSIONS_DIR": os.path.join(folder, "extensions"),
+        **_home(torch_device), "OMP_NUM_THREADS": "1", "TORCH_EXTENSIONS_DIR": os.path.join(folder, "extensions"),
         "MUSACODER_GPU": gpu, **{str(name): str(value) for name, value in request.get("environment", {}).items()}})
     os.chdir(folder)
     torch_device.set_policy(request.get("policy", "strict"))

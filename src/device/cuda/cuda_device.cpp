@@ -65,7 +65,7 @@ class CudaSession : public Session {
 
  private:
   static tl::unexpected<Error> no_memory() {
-    return fail(Code::kUnsupported, "on an NVIDIA GPU the memory belongs to the reference runner");
+    return fail(Code::kUnsupported, "on real hardware the memory belongs to the reference runner");
   }
 
   // From here on the peer is not spoken to any more.
@@ -143,8 +143,9 @@ class CudaSession : public Session {
     }
     if (!canary && !*fault)
       return fail(Code::kUnavailable,
-                  "CUPTI is silent in the candidate's process: its records do not arrive, so nothing can be "
-                  "said about launches; set MUSACODER_LEDGER_LOG=1 for its remarks");
+                  "{} is silent in the candidate's process: its records do not arrive, so nothing can be "
+                  "said about launches; set MUSACODER_LEDGER_LOG=1 for its remarks",
+                  options_.profiler);
     return out;
   }
 

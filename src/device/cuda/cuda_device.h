@@ -23,6 +23,7 @@ namespace musacoder::device {
 struct CudaSessionOptions {
   double hello_seconds = 60;   // the library answers once it is loaded
   double answer_seconds = 30;  // flushing records may wait for a kernel
+  const char* profiler = "CUPTI";  // whose silence is complained of
 };
 
 // A session over a connected stream socket; the client descriptor is what take_client_fd() gives (-1: none

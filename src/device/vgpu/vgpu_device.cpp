@@ -30,9 +30,11 @@ class VgpuSession : public Session {
 
 class VgpuDevice : public Device {
  public:
-  VgpuDevice(std::string gpu, std::string server) : gpu_(std::move(gpu)), server_(std::move(server)) {}
+  VgpuDevice(const vgpu::GpuProperties& gpu, std::string server)
+      : gpu_(gpu.name), warp_size_(gpu.warp_size), server_(std::move(server)) {}
   std::string name() const override { return "vgpu"; }
   std::string gpu() const override { return gpu_; }
+  int warp_size() const override { return warp_size_; }
   Capabilities capabilities() const override {
     return {.real_hardware = false, .measures_time = false, .ledger = true, .names_faults = true, .scales_shapes = true};
   }
@@ -52,7 +54,9 @@ class VgpuDevice : public Device {
   }
 
  private:
-  std::string gpu_, server_;
+  std::string gpu_;
+  int warp_size_;
+  std::string server_;
 };
 
 }  // namespace
@@ -62,7 +66,7 @@ Result<std::unique_ptr<Device>> make_vgpu_device(const DeviceConfig& config) {
   const std::string server = config.runtime_dir + "/bin/musacoder-vgpud";
   if (access(server.c_str(), X_OK) != 0)
     return fail(Code::kNotFound, "{} is missing; build the project or set MUSACODER_RUNTIME", server);
-  return std::make_unique<VgpuDevice>(properties.name, server);
+  return std::make_unique<VgpuDevice>(properties, server);
 }
 
 }  // namespace musacoder::device

@@ -17,8 +17,8 @@ A generation that was outgrown stays allocated until `sweep`: freeing memory tha
 import ctypes
 import mmap
 import os
-import re
 
+import gpu_vendor
 import torch
 
 from ..errors import TaskError
@@ -83,55 +83,55 @@ def _up(n):
     return -(-n // ALIGN) * ALIGN
 
 
-class _CudaBlock:
-    """`nbytes` of cudaMalloc on torch's device, as a uint8 tensor."""
+class _GpuBlock:
+    """`nbytes` of cudaMalloc (or musaMalloc) on torch's device, as a uint8 tensor."""
 
     def __init__(self, nbytes, device):
-        torch.cuda.init()
-        self.device, self.nbytes = torch.device("cuda", torch.cuda.current_device() if device.index is None else device.index), nbytes
-        self.runtime = _cudart()
+        self.vendor = vendor = gpu_vendor.of(device)
+        gpu = vendor.torch()
+        gpu.init()
+        self.device, self.nbytes = torch.device(vendor.type, gpu.current_device() if device.index is None else device.index), nbytes
+        try:
+            self.runtime = vendor.runtime()
+        except OSError as error:
+            raise TaskError("infra:device", str(error)) from None
         pointer = ctypes.c_void_p()
-        with torch.cuda.device(self.device):
+        with gpu.device(self.device):
             torch.zeros(1, device=self.device)         # the context is torch's
-            code = self.runtime.cudaMalloc(ctypes.byref(pointer), ctypes.c_size_t(nbytes))
+            code = vendor.call(self.runtime, "Malloc", ctypes.byref(pointer), ctypes.c_size_t(nbytes))
         if code:
-            self.runtime.cudaGetLastError()
+            vendor.call(self.runtime, "GetLastError")
             raise TaskError("infra:device_memory" if code == 2 else "infra:device",
-                            f"cudaMalloc of {nbytes} bytes for the arena: {self._name(code)}")
+                            f"{vendor.type}Malloc of {nbytes} bytes for the arena: {vendor.error_name(self.runtime, code)}")
         self.pointer = pointer.value
         handle = (ctypes.c_ubyte * 64)()
-        code = self.runtime.cudaIpcGetMemHandle(ctypes.byref(handle), ctypes.c_void_p(self.pointer))
+        code = vendor.call(self.runtime, "IpcGetMemHandle", ctypes.byref(handle), ctypes.c_void_p(self.pointer))
         self.exported = {"handle": bytes(handle).hex()}
         if code:  # nobody can map it then, and the judge must know why
-            self.runtime.cudaGetLastError()
-            self.exported = {"handle": "", "handle_error": self._name(code)}
-        self.__cuda_array_interface__ = {"shape": (nbytes,), "typestr": "|u1", "data": (self.pointer, False), "version": 2,
-                                         "strides": None}
-        self.data = torch.as_tensor(self, device=self.device)
+            vendor.call(self.runtime, "GetLastError")
+            self.exported = {"handle": "", "handle_error": vendor.error_name(self.runtime, code)}
+        self.data = self._view()
         if self.data.data_ptr() != self.pointer:
             raise TaskError("infra:device", "torch copied the arena instead of viewing it")
 
-    def _name(self, code):
-        return (self.runtime.cudaGetErrorName(code) or b"").decode() or f"error {code}"
+    def _view(self):
+        if self.vendor.type != "cuda":   # torch's array interface is CUDA's; the shim wraps any device's memory
+            return _shim(self.vendor).from_device(self.pointer, [self.nbytes], [1], torch.uint8)
+        self.__cuda_array_interface__ = {"shape": (self.nbytes,), "typestr": "|u1", "data": (self.pointer, False), "version": 2,
+                                         "strides": None}
+        return torch.as_tensor(self, device=self.device)
 
     def free(self):
-        torch.cuda.synchronize(self.device)
+        self.vendor.torch().synchronize(self.device)
         self.data = None
-        self.runtime.cudaFree(ctypes.c_void_p(self.pointer))
+        self.vendor.call(self.runtime, "Free", ctypes.c_void_p(self.pointer))
 
 
-def _cudart():
-    """The CUDA runtime that torch has loaded: the same context, whatever else is installed."""
-    with open("/proc/self/maps") as file:
-        loaded = re.findall(r"(/\S*libcudart[^/\s]*\.so[^/\s]*)", file.read())
-    for path in [*dict.fromkeys(loaded), f"libcudart.so.{(torch.version.cuda or '13').split('.')[0]}", "libcudart.so"]:
-        try:
-            library = ctypes.CDLL(path)
-        except OSError:
-            continue
-        library.cudaGetErrorName.restype = ctypes.c_char_p
-        return library
-    raise TaskError("infra:device", "libcudart is not loaded and cannot be found")
+def _shim(vendor):
+    """torch.ops.musacoder over the vendor's device."""
+    here = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))   # not realpath: lib/ lies beside the link
+    ctypes.CDLL(os.environ.get(vendor.shim_variable) or os.path.join(os.path.dirname(here), "lib", vendor.shim))
+    return torch.ops.musacoder
 
 
 class _HostBlock:
@@ -173,9 +173,9 @@ class Arena:
             self.block = None
         size = -(-nbytes // GRAIN) * GRAIN
         self.generation += 1
-        if self.device.type == "cuda":
-            torch.cuda.empty_cache()
-            self.block = _CudaBlock(size, self.device)
+        if vendor := gpu_vendor.of(self.device):
+            vendor.torch().empty_cache()
+            self.block = _GpuBlock(size, self.device)
         else:
             self.block = _HostBlock(size, self.run_dir, self.generation)
 

@@ -70,6 +70,8 @@ def precision(kind):
         if kind == "tf32":
             torch.backends.cuda.matmul.allow_tf32 = True
             torch.backends.cudnn.allow_tf32 = True
+            if hasattr(torch.backends, "mudnn"):
+                torch.backends.mudnn.allow_tf32 = True   # one switch for matrix products and convolutions
         yield
     finally:
         strict_precision()
@@ -112,6 +114,8 @@ def measure(task, request, run_dir):
     """The `baseline` reply without "ok". Errors: infra:device, infra:device_memory (eager)."""
     try:
         if request.mode == "compile":
+            if task.device.type == "musa":
+                return {"unavailable": "there is no baseline of torch.compile on MUSA"}
             return _time(task, request, compiled(task, run_dir), contextlib.nullcontext())
         try:
             return _time(task, request, built(task), contextlib.nullcontext())

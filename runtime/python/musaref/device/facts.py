@@ -3,6 +3,7 @@
 import os
 import re
 
+import gpu_vendor
 import torch
 
 
@@ -25,10 +26,13 @@ def driver_version():
 def describe(device):
     """`name`, `uuid`, `driver`, `capability`, `memory_bytes`, `l2_bytes`, `sms`, `torch`, `cuda`."""
     versions = {"torch": torch.__version__, "cuda": torch.version.cuda or ""}
-    if torch.device(device).type != "cuda":
+    vendor = gpu_vendor.of(torch.device(device))
+    if vendor is None:
         return {"name": "host", "uuid": "", "driver": "", "capability": "0.0", "memory_bytes": total_bytes(device), "l2_bytes": 0,
                 "sms": torch.get_num_threads(), **versions}
-    facts = torch.cuda.get_device_properties(device)
+    if vendor.type == "musa":
+        versions["cuda"] = f"MUSA {getattr(torch.version, 'musa', None) or ''}".strip()
+    facts = vendor.torch().get_device_properties(device)
     return {"name": facts.name, "uuid": str(getattr(facts, "uuid", "")), "driver": driver_version(),
             "capability": f"{facts.major}.{facts.minor}", "memory_bytes": facts.total_memory,
             "l2_bytes": int(getattr(facts, "L2_cache_size", 0)), "bytes_per_s": _bandwidth(facts), "sms": facts.multi_processor_count,
@@ -41,14 +45,15 @@ def _bandwidth(facts):
 
 
 def total_bytes(device):
-    if torch.device(device).type == "cuda":
-        return torch.cuda.get_device_properties(device).total_memory
+    if vendor := gpu_vendor.of(torch.device(device)):
+        return vendor.torch().get_device_properties(device).total_memory
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def free_bytes(device):
     """What can still be allocated: free on the device, and what torch's allocator holds without using it."""
-    if torch.device(device).type == "cuda":
-        free, _ = torch.cuda.mem_get_info(device)
-        return free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    if vendor := gpu_vendor.of(torch.device(device)):
+        gpu = vendor.torch()
+        free, _ = gpu.mem_get_info(device)
+        return free + gpu.memory_reserved(device) - gpu.memory_allocated(device)
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")

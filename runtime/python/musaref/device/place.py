@@ -13,7 +13,7 @@ import torch
 from torch.overrides import TorchFunctionMode
 from torch.utils._device import _device_constructors
 
-_STAYS = {"cuda", "cpu", "pin_memory"}
+_STAYS = {"cuda", "musa", "cpu", "pin_memory"}
 _TO_NUMPY = {"numpy", "__array__"}
 _READS = {"__get__", "__set__", "__repr__", "__len__", "size", "dim", "stride", "storage_offset", "numel", "data_ptr", "is_floating_point",
           "is_complex", "__format__"}
@@ -22,7 +22,7 @@ _READS = {"__get__", "__set__", "__repr__", "__len__", "size", "dim", "stride", 
 def _is_device(value):
     if isinstance(value, str):
         return value.split(":")[0] in ("cuda", "musa", "cpu")
-    return isinstance(value, torch.device) and value.type in ("cuda", "cpu", "privateuseone")
+    return isinstance(value, torch.device) and value.type in ("cuda", "musa", "cpu", "privateuseone")
 
 
 class OnDevice(TorchFunctionMode):

@@ -12,6 +12,7 @@ import math
 import time
 from collections import OrderedDict
 
+import gpu_vendor
 import torch
 
 from ..compare import _result, compare, form
@@ -80,18 +81,20 @@ class Context:
 
     def __init__(self, device, run_dir):
         self.device = torch.device(device)
-        if self.device.type == "cuda":
-            if not torch.cuda.is_available():
-                raise TaskError("infra:device", "torch sees no CUDA device here")
-            self.device = torch.device("cuda", torch.cuda.current_device())
+        self.vendor = gpu_vendor.of(self.device)   # None: the host
+        if self.vendor:
+            gpu = self.vendor.torch()
+            if not gpu.is_available():
+                raise TaskError("infra:device", f"torch sees no {self.vendor.type.upper()} device here")
+            self.device = torch.device(self.vendor.type, gpu.current_device())
         self.total = total_bytes(self.device)
         self.arena = Arena(self.device, run_dir)
         self.cached = OrderedDict()      # (task, key of its trial) → bytes, oldest first
         self.moves = 0
 
     def synchronize(self):
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+        if self.vendor:
+            self.vendor.torch().synchronize(self.device)
 
     def keep(self, task, key, size):
         """Books a trial; the oldest ones of all tasks go when there are too many bytes."""
@@ -117,10 +120,11 @@ class Context:
 
     def tidy(self, share=EMPTY_SHARE):
         """Memory that torch's allocator holds and does not use goes back to the device, where the candidate needs it."""
-        if self.device.type == "cuda":
-            idle = torch.cuda.memory_reserved(self.device) - torch.cuda.memory_allocated(self.device)
+        if self.vendor:
+            gpu = self.vendor.torch()
+            idle = gpu.memory_reserved(self.device) - gpu.memory_allocated(self.device)
             if idle > share * self.total:
-                torch.cuda.empty_cache()
+                gpu.empty_cache()
 
     def relieve(self):
         """Everything that can be made again is freed, outgrown arenas too."""
@@ -213,15 +217,16 @@ class DeviceTask(Task):
         return t.detach().to(self.device)
 
     def _run(self, inputs, seed, change=None, keep=True):
-        watch = self.watch and self.device.type == "cuda"
+        gpu = gpu_vendor.of(self.device) and gpu_vendor.of(self.device).torch()
+        watch = self.watch and gpu is not None
         if watch:
-            before = torch.cuda.memory_allocated(self.device)
-            torch.cuda.reset_peak_memory_stats(self.device)
+            before = gpu.memory_allocated(self.device)
+            gpu.reset_peak_memory_stats(self.device)
         outputs, after = super()._run(inputs, seed, change, keep)
         outputs = tree_map(self._here, outputs)
         self.context.synchronize()
         if watch:
-            self.peak = max(self.peak, torch.cuda.max_memory_allocated(self.device) - before)
+            self.peak = max(self.peak, gpu.max_memory_allocated(self.device) - before)
         return outputs, after
 
     # ---- trials ----

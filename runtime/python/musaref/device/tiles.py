@@ -17,7 +17,7 @@ HOST_TILE = 1 << 22
 
 
 def tile_of(device):
-    return TILE if torch.device(device).type == "cuda" else HOST_TILE
+    return TILE if torch.device(device).type != "cpu" else HOST_TILE
 
 
 def flat(t):

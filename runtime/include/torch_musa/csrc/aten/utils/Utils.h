@@ -1,0 +1,6 @@
+// Slim stand-in for torch_musa's header of this name (musacoder/musa_names.h).
+#ifndef MUSACODER_SLIM_TORCH_MUSA_CSRC_ATEN_UTILS_UTILS_H
+#define MUSACODER_SLIM_TORCH_MUSA_CSRC_ATEN_UTILS_UTILS_H
+#include "../../../../musacoder/musa_names.h"
+#include "../../../../musacoder/cuda.h"
+#endif

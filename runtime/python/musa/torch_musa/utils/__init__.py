@@ -1,0 +1,1 @@
+"""torch_musa.utils: the extension builder."""
