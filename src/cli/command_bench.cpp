@@ -166,7 +166,7 @@ int run_bench(const BenchOptions& options) {
   } else {
     fmt::print("{}: {} samples of {} tasks, backend {}, policy {}\n\n{}", options.suite, report->samples,
                report->suite_tasks - report->unsampled.size(), config->backend, config->policy,
-               bench_text(*report));
+               (options.suite == "musa-kernelbench" ? musa_table(report->metrics) + "\n" : "") + bench_text(*report));
     if (report->judged == report->samples && !report->other_verdicts)
       fmt::print("\nThe same from the verdicts: {}\n", metrics_command(options, out));
   }

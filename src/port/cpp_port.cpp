@@ -188,7 +188,8 @@ class ProsePorter {
         if (fits(context, code_, tokens_, i)) return Renamed{context.to, context.group};
     }
     if (auto hit = table.name(word, to)) return hit;
-    return table.python_word(word, to);
+    if (auto hit = table.python_word(word, to)) return hit;
+    return table.prose_word(word, to);
   }
 
   Sheet& sheet_;

@@ -90,6 +90,10 @@ std::optional<Renamed> RenameTable::python_string(std::string_view body, Dialect
   return find(python_strings_[to == Dialect::kMusa], body, groups_);
 }
 
+std::optional<Renamed> RenameTable::prose_word(std::string_view word, Dialect to) const {
+  return find(prose_words_[to == Dialect::kMusa], word, groups_);
+}
+
 std::optional<Renamed> RenameTable::device(std::string_view body, Dialect to) const {
   const std::string& from = device_[to == Dialect::kCuda];
   if (from.empty() || !body.starts_with(from)) return std::nullopt;

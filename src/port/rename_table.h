@@ -60,6 +60,8 @@ class RenameTable {
   std::optional<Renamed> python_word(std::string_view word, Dialect to) const;
   std::optional<Renamed> python_string(std::string_view body, Dialect to) const;
   std::optional<Renamed> device(std::string_view body, Dialect to) const;
+  // A product's name in prose: "CUDA", "cuBLAS".
+  std::optional<Renamed> prose_word(std::string_view word, Dialect to) const;
   // A word of CMake or make.
   std::optional<Renamed> build_word(std::string_view word, Dialect to) const;
 
@@ -106,7 +108,7 @@ class RenameTable {
   std::optional<Renamed> listed_or_suffixed(std::string_view word, Dialect to) const;
 
   // [0]: to CUDA, [1]: to MUSA.
-  Map names_[2], headers_[2], python_words_[2], python_strings_[2], build_words_[2];
+  Map names_[2], headers_[2], python_words_[2], python_strings_[2], prose_words_[2], build_words_[2];
   std::unordered_map<std::string, std::vector<Context>> cpp_contexts_[2], python_contexts_[2];
   std::vector<Open> open_, build_open_;
   std::vector<std::pair<std::string, std::string>> folders_, extensions_;

@@ -155,6 +155,7 @@ class TableReader {
     each(file["context"], "context", [&](const toml::table& entry, const std::string& where) { context(entry, where); });
     headers(file);
     python(file);
+    pairs(file["prose"]["words"], "prose.words", table_.prose_words_, "prose");
     pairs(file["build"]["words"], "build.words", table_.build_words_, "build");
     each(file["build"]["open"], "build.open", [&](const toml::table& entry, const std::string& where) {
       table_.build_open_.push_back({group("build"), text_of(entry, "prefix", where), text_of(entry, "to", where), true});
