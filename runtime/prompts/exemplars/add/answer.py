@@ -4,7 +4,7 @@ from torch.utils.cpp_extension import load_inline
 
 cpp_source = "torch::Tensor add(torch::Tensor a, torch::Tensor b);"
 
-cuda_source = """
+kernel_source = """
 #include <torch/extension.h>
 #include <cuda_runtime.h>
 #include <c10/cuda/CUDAStream.h>
@@ -31,7 +31,7 @@ torch::Tensor add(torch::Tensor a, torch::Tensor b) {
 }
 """
 
-extension = load_inline(name="exemplar_add", cpp_sources=cpp_source, cuda_sources=cuda_source, functions=["add"], verbose=False)
+extension = load_inline(name="exemplar_add", cpp_sources=cpp_source, cuda_sources=kernel_source, functions=["add"], verbose=False)
 
 
 class ModelNew(nn.Module):

@@ -4,7 +4,7 @@ from torch.utils.cpp_extension import load_inline
 
 cpp_source = "torch::Tensor linear_relu(torch::Tensor x, torch::Tensor weight, torch::Tensor bias);"
 
-cuda_source = """
+kernel_source = """
 #include <torch/extension.h>
 #include <cuda_runtime.h>
 #include <c10/cuda/CUDAStream.h>
@@ -47,7 +47,7 @@ torch::Tensor linear_relu(torch::Tensor x, torch::Tensor weight, torch::Tensor b
 }
 """
 
-extension = load_inline(name="exemplar_linear_relu", cpp_sources=cpp_source, cuda_sources=cuda_source, functions=["linear_relu"], verbose=False)
+extension = load_inline(name="exemplar_linear_relu", cpp_sources=cpp_source, cuda_sources=kernel_source, functions=["linear_relu"], verbose=False)
 
 
 class ModelNew(nn.Module):

@@ -4,7 +4,7 @@ from torch.utils.cpp_extension import load_inline
 
 cpp_source = "torch::Tensor row_softmax(torch::Tensor x);"
 
-cuda_source = """
+kernel_source = """
 #include <torch/extension.h>
 #include <cuda_runtime.h>
 #include <c10/cuda/CUDAStream.h>
@@ -50,7 +50,7 @@ torch::Tensor row_softmax(torch::Tensor x) {
 }
 """
 
-extension = load_inline(name="exemplar_row_softmax", cpp_sources=cpp_source, cuda_sources=cuda_source, functions=["row_softmax"], verbose=False)
+extension = load_inline(name="exemplar_row_softmax", cpp_sources=cpp_source, cuda_sources=kernel_source, functions=["row_softmax"], verbose=False)
 
 
 class ModelNew(nn.Module):
