@@ -18,11 +18,13 @@ Language language_of(std::string_view file_name) {
 }
 
 Language language_of_text(std::string_view text) {
-  // "#include" and "#define" are comments to Python: the first token behind them tells.
+  // Directives are comments to Python: where a text begins with some, it is C++. Else the first token tells.
   const std::vector<Token> tokens = python_tokens(text);
   std::size_t i = 0;
-  while (i < tokens.size() && (tokens[i].kind == Kind::kComment || tokens[i].kind == Kind::kNewline)) ++i;
-  if (i == tokens.size()) return text.find("#include") != std::string_view::npos ? Language::kCpp : Language::kPython;
+  for (; i < tokens.size() && (tokens[i].kind == Kind::kComment || tokens[i].kind == Kind::kNewline); ++i)
+    for (const std::string_view directive : {"#include", "#pragma", "#define", "#ifdef", "#ifndef", "#if "})
+      if (tokens[i].text(text).starts_with(directive)) return Language::kCpp;
+  if (i == tokens.size()) return Language::kPython;
   const std::string_view first = tokens[i].text(text);
   static constexpr std::string_view kCpp[] = {"/", "#", "template", "namespace", "using", "extern", "static", "inline", "constexpr", "typedef", "struct", "enum", "void", "const", "__global__", "__device__", "__host__", "__forceinline__", "__constant__", "torch", "at"};
   if (std::find(std::begin(kCpp), std::end(kCpp), first) != std::end(kCpp)) return Language::kCpp;
