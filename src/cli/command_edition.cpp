@@ -1,4 +1,5 @@
-// `musacoder port --kernelbench` and `musacoder prompt`: the MUSA edition of a task set, and prompts for both backends.
+// `musacoder port --kernelbench` and `musacoder prompt`: the MUSA edition of a task set, and prompts for both
+// backends.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -34,9 +35,17 @@ Status verify_exemplars(task::Edition& edition, bool quiet) {
   MC_ASSIGN_OR_RETURN(auto folder, base::TempDir::create("exemplars"));
   std::stringstream rows;
   for (const task::EditionExemplar& exemplar : edition.exemplars)
-    rows << json({{"reference", exemplar.musa.task}, {"candidate", exemplar.musa.answer}, {"exemplar", exemplar.musa.name}}).dump() << '\n';
+    rows << json({{"reference", exemplar.musa.task},
+                  {"candidate", exemplar.musa.answer},
+                  {"exemplar", exemplar.musa.name}})
+                .dump()
+         << '\n';
   const std::string out = folder.file("verdicts.jsonl");
-  MC_ASSIGN_OR_RETURN(const BatchSummary summary, run_batch({.rows = "", .out = out, .tasks = "", .store = "", .lanes = 1, .quiet = quiet, .judge = config}, rows));
+  MC_ASSIGN_OR_RETURN(
+      const BatchSummary summary,
+      run_batch(
+          {.rows = "", .out = out, .tasks = "", .store = "", .lanes = 1, .quiet = quiet, .judge = config},
+          rows));
   if (summary.interrupted) return fail(Code::kUnavailable, "interrupted");
   auto read = judge::read_rows(out, [&](const judge::VerdictRow& row) {
     for (task::EditionExemplar& exemplar : edition.exemplars)
@@ -55,7 +64,9 @@ Status keep_verified(task::Edition& edition) {
       continue;
     }
     if (exemplar.musa.name == edition.exemplar)
-      return fail(Code::kUnavailable, "the exemplar of the prompts, {}, does not verify: {}; choose another with --one-shot", edition.exemplar, exemplar.status);
+      return fail(Code::kUnavailable,
+                  "the exemplar of the prompts, {}, does not verify: {}; choose another with --one-shot",
+                  edition.exemplar, exemplar.status);
     fmt::print(stderr, "musacoder port: exemplar {} is left out: {}\n", exemplar.musa.name, exemplar.status);
   }
   edition.exemplars = std::move(kept);
@@ -67,7 +78,9 @@ Result<task::Edition> make(const EditionCommandOptions& options) {
   MC_ASSIGN_OR_RETURN(const task::Prompts prompts, task::Prompts::installed());
   MC_ASSIGN_OR_RETURN(const task::TaskSet set, task::TaskSet::load(options.tasks));
   return task::make_edition(table, prompts, set,
-                            {.tool = std::string("musacoder ") + MUSACODER_VERSION, .levels = options.level, .exemplar = options.one_shot == "none" ? "" : options.one_shot});
+                            {.tool = std::string("musacoder ") + MUSACODER_VERSION,
+                             .levels = options.level,
+                             .exemplar = options.one_shot == "none" ? "" : options.one_shot});
 }
 
 }  // namespace
@@ -78,21 +91,24 @@ int run_edition(const EditionCommandOptions& options) {
     return 2;
   }
   if (base::exists(options.out) && !options.force) {
-    fmt::print(stderr, "musacoder port: {} exists; give another place, or -f to write over it\n", options.out);
+    fmt::print(stderr, "musacoder port: {} exists; give another place, or -f to write over it\n",
+               options.out);
     return 2;
   }
   auto edition = make(options);
   if (!edition) return refuse("port", edition.error());
   if (options.verify) {
-    if (auto verified = verify_exemplars(*edition, options.quiet); !verified) return refuse("port", verified.error());
+    if (auto verified = verify_exemplars(*edition, options.quiet); !verified)
+      return refuse("port", verified.error());
     if (auto kept = keep_verified(*edition); !kept) return refuse("port", kept.error());
   }
-  if (auto written = task::write_edition(*edition, options.out, options.force); !written) return refuse("port", written.error());
+  if (auto written = task::write_edition(*edition, options.out, options.force); !written)
+    return refuse("port", written.error());
   if (options.json) {
     fmt::print("{}", task::manifest_of(*edition));
   } else if (!options.quiet) {
-    fmt::print("{}: {} tasks of {}, {} exemplars ({})\n", options.out, edition->tasks.size(), edition->suite, edition->exemplars.size(),
-               options.verify ? "verified on the virtual GPU" : "not verified");
+    fmt::print("{}: {} tasks of {}, {} exemplars ({})\n", options.out, edition->tasks.size(), edition->suite,
+               edition->exemplars.size(), options.verify ? "verified on the virtual GPU" : "not verified");
   }
   return 0;
 }
@@ -104,16 +120,22 @@ int run_prompt(const PromptCommandOptions& options) {
   if (!prompts) return refuse("prompt", prompts.error());
   auto set = task::TaskSet::load(options.tasks.empty() ? options.task : options.tasks);
   if (!set) return refuse("prompt", set.error());
-  const task::Task* task = options.tasks.empty() ? (set->tasks().size() == 1 ? &set->tasks()[0] : nullptr) : set->find(options.task);
+  const task::Task* task = options.tasks.empty() ? (set->tasks().size() == 1 ? &set->tasks()[0] : nullptr)
+                                                 : set->find(options.task);
   if (!task) {
-    fmt::print(stderr, "musacoder prompt: {}\n", options.tasks.empty() ? fmt::format("{} holds {} tasks; give --tasks {} and an id", options.task, set->tasks().size(), options.task)
-                                                                      : fmt::format("{} has no task '{}'", options.tasks, options.task));
+    fmt::print(stderr, "musacoder prompt: {}\n",
+               options.tasks.empty() ? fmt::format("{} holds {} tasks; give --tasks {} and an id",
+                                                   options.task, set->tasks().size(), options.task)
+                                     : fmt::format("{} has no task '{}'", options.tasks, options.task));
     return 2;
   }
-  auto text = prompts->fill(*table, {.backend = options.backend, .reference = task->code, .exemplar = options.one_shot == "none" ? "" : options.one_shot});
+  auto text = prompts->fill(*table, {.backend = options.backend,
+                                     .reference = task->code,
+                                     .exemplar = options.one_shot == "none" ? "" : options.one_shot});
   if (!text) return refuse("prompt", text.error());
   if (options.json)
-    fmt::print("{}\n", json({{"task", task->id}, {"backend", options.backend}, {"prompt", *text}}).dump(-1, ' ', false, json::error_handler_t::replace));
+    fmt::print("{}\n", json({{"task", task->id}, {"backend", options.backend}, {"prompt", *text}})
+                           .dump(-1, ' ', false, json::error_handler_t::replace));
   else
     fmt::print("{}", *text);
   return 0;

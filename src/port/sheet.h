@@ -1,4 +1,5 @@
-// A text being ported: the edits and remarks that the porters of the languages collect. Not for use outside src/port.
+// A text being ported: the edits and remarks that the porters of the languages collect. Not for use outside
+// src/port.
 #pragma once
 
 #include <string>
@@ -39,7 +40,7 @@ class Sheet {
   struct Edit {
     std::size_t begin = 0, end = 0;
     std::string to;
-    std::string_view group;   // empty: no rename
+    std::string_view group;  // empty: no rename
   };
   std::size_t line_of(std::size_t offset) const;
   void already_there();
@@ -48,14 +49,14 @@ class Sheet {
   std::string_view text_;
   Dialect to_;
   PortOptions options_;
-  std::vector<std::size_t> lines_;   // offsets of line starts
-  std::vector<bool> excluded_;       // by line
+  std::vector<std::size_t> lines_;  // offsets of line starts
+  std::vector<bool> excluded_;      // by line
   std::vector<Edit> edits_;
   std::vector<std::pair<std::size_t, Attention>> attention_;
 };
 
-// The porters. `code` is what is looked at, as long as the part of the sheet's text that begins at `offset`: the text itself,
-// or a string's body with its escapes blanked out.
+// The porters. `code` is what is looked at, as long as the part of the sheet's text that begins at `offset`:
+// the text itself, or a string's body with its escapes blanked out.
 void port_cpp(Sheet& sheet, std::string_view code, std::size_t offset);
 void port_python(Sheet& sheet, std::string_view code, std::size_t offset);
 void port_build(Sheet& sheet, std::string_view code, std::size_t offset);

@@ -28,10 +28,12 @@ Result<std::string> put_in(std::string_view text, const Words& words) {
     }
     out += text.substr(at, open - at);
     const std::size_t close = text.find("}}", open);
-    if (close == std::string_view::npos) return fail(Code::kInvalidArgument, "a {{{{ of the template has no }}}}");
+    if (close == std::string_view::npos)
+      return fail(Code::kInvalidArgument, "a {{{{ of the template has no }}}}");
     const std::string name(text.substr(open + 2, close - open - 2));
     const auto word = words.find(name);
-    if (word == words.end()) return fail(Code::kInvalidArgument, "the template asks for {{{{{}}}}}, which no backend gives", name);
+    if (word == words.end())
+      return fail(Code::kInvalidArgument, "the template asks for {{{{{}}}}}, which no backend gives", name);
     out += word->second;
     at = close + 2;
   }
@@ -42,9 +44,11 @@ Result<std::string> put_in(std::string_view text, const Words& words) {
 Result<std::string> with_exemplar(const std::string& text, bool wanted) {
   const std::size_t begin = text.find(kExemplarBegin), end = text.find(kExemplarEnd);
   if (begin == std::string::npos || end == std::string::npos || end < begin)
-    return fail(Code::kInvalidArgument, "the template has no part from {} to {}", kExemplarBegin, kExemplarEnd);
+    return fail(Code::kInvalidArgument, "the template has no part from {} to {}", kExemplarBegin,
+                kExemplarEnd);
   const std::size_t inner = begin + kExemplarBegin.size() + 1, after = end + kExemplarEnd.size() + 1;
-  return text.substr(0, begin) + (wanted && inner < end ? text.substr(inner, end - inner) : "") + (after < text.size() ? text.substr(after) : "");
+  return text.substr(0, begin) + (wanted && inner < end ? text.substr(inner, end - inner) : "") +
+         (after < text.size() ? text.substr(after) : "");
 }
 
 std::string with_newline(std::string text) {
@@ -57,18 +61,22 @@ Result<std::map<std::string, Words>> read_backends(const std::string& path) {
   std::map<std::string, Words> backends;
   try {
     const toml::table file = toml::parse(text, path);
-    if (file["version"].value_or(0) != 1) return fail(Code::kInvalidArgument, "{}: `version` is not 1, the only one this program reads", path);
+    if (file["version"].value_or(0) != 1)
+      return fail(Code::kInvalidArgument, "{}: `version` is not 1, the only one this program reads", path);
     for (const auto& [name, node] : file) {
       const toml::table* table = node.as_table();
       if (!table) continue;
       for (const auto& [key, value] : *table) {
         const auto word = value.value<std::string>();
-        if (!word) return fail(Code::kInvalidArgument, "{}: {}.{} is no text", path, std::string(name.str()), std::string(key.str()));
+        if (!word)
+          return fail(Code::kInvalidArgument, "{}: {}.{} is no text", path, std::string(name.str()),
+                      std::string(key.str()));
         backends[std::string(name.str())][std::string(key.str())] = *word;
       }
     }
   } catch (const toml::parse_error& error) {
-    return fail(Code::kInvalidArgument, "{}:{}: {}", path, error.source().begin.line, std::string(error.description()));
+    return fail(Code::kInvalidArgument, "{}:{}: {}", path, error.source().begin.line,
+                std::string(error.description()));
   }
   if (backends.empty()) return fail(Code::kInvalidArgument, "{} names no backend", path);
   return backends;
@@ -85,17 +93,21 @@ Result<Prompts> Prompts::load(const std::string& folder) {
     if (!entry.is_directory()) continue;
     Exemplar exemplar{.name = entry.path().filename().string(), .task = {}, .answer = {}};
     MC_ASSIGN_OR_RETURN(exemplar.task, base::read_file(entry.path().string() + "/task.py", kMaxFileBytes));
-    MC_ASSIGN_OR_RETURN(exemplar.answer, base::read_file(entry.path().string() + "/answer.py", kMaxFileBytes));
+    MC_ASSIGN_OR_RETURN(exemplar.answer,
+                        base::read_file(entry.path().string() + "/answer.py", kMaxFileBytes));
     prompts.exemplars_.push_back(std::move(exemplar));
   }
   if (error) return fail(Code::kNotFound, "{}/exemplars: {}", folder, error.message());
-  std::sort(prompts.exemplars_.begin(), prompts.exemplars_.end(), [](const Exemplar& a, const Exemplar& b) { return a.name < b.name; });
+  std::sort(prompts.exemplars_.begin(), prompts.exemplars_.end(),
+            [](const Exemplar& a, const Exemplar& b) { return a.name < b.name; });
   // A template that cannot be filled is found when it is loaded, not when the first prompt is asked for.
   for (const auto& [backend, given] : prompts.backends_) {
     Words words = given;
     for (const char* name : {"reference", "exemplar_task", "exemplar_answer"}) words[name] = "";
     MC_ASSIGN_OR_RETURN(const std::string text, with_exemplar(prompts.template_, true));
-    if (auto filled = put_in(text, words); !filled) return fail(Code::kInvalidArgument, "{}/kernel.md, backend {}: {}", folder, backend, filled.error().message);
+    if (auto filled = put_in(text, words); !filled)
+      return fail(Code::kInvalidArgument, "{}/kernel.md, backend {}: {}", folder, backend,
+                  filled.error().message);
   }
   base::Sha256 hash;
   hash.field(prompts.template_);
@@ -114,14 +126,17 @@ Result<Prompts> Prompts::installed() {
   return load(runtime + "/prompts");
 }
 
-Result<std::string> code_for(const port::RenameTable& table, const std::string& code, const std::string& backend) {
+Result<std::string> code_for(const port::RenameTable& table, const std::string& code,
+                             const std::string& backend) {
   if (backend != "musa") return code;
-  MC_ASSIGN_OR_RETURN(port::Ported ported, port::port_text(table, code, port::Language::kPython, port::Dialect::kMusa,
-                                                           {.in_strings = true, .in_comments = true, .attention = false}));
+  MC_ASSIGN_OR_RETURN(port::Ported ported,
+                      port::port_text(table, code, port::Language::kPython, port::Dialect::kMusa,
+                                      {.in_strings = true, .in_comments = true, .attention = false}));
   return std::move(ported.text);
 }
 
-Result<Exemplar> Prompts::exemplar(const port::RenameTable& table, const std::string& name, const std::string& backend) const {
+Result<Exemplar> Prompts::exemplar(const port::RenameTable& table, const std::string& name,
+                                   const std::string& backend) const {
   std::vector<std::string> names;
   for (const Exemplar& exemplar : exemplars_) {
     names.push_back(exemplar.name);
@@ -131,7 +146,8 @@ Result<Exemplar> Prompts::exemplar(const port::RenameTable& table, const std::st
     MC_ASSIGN_OR_RETURN(ported.answer, code_for(table, exemplar.answer, backend));
     return ported;
   }
-  return fail(Code::kInvalidArgument, "no exemplar is called '{}'; there are {}", name, fmt::join(names, ", "));
+  return fail(Code::kInvalidArgument, "no exemplar is called '{}'; there are {}", name,
+              fmt::join(names, ", "));
 }
 
 Result<std::string> Prompts::fill(const port::RenameTable& table, const PromptRequest& request) const {
@@ -139,7 +155,8 @@ Result<std::string> Prompts::fill(const port::RenameTable& table, const PromptRe
   if (backend == backends_.end()) {
     std::vector<std::string> names;
     for (const auto& [name, words] : backends_) names.push_back(name);
-    return fail(Code::kInvalidArgument, "no backend is called '{}'; there are {}", request.backend, fmt::join(names, ", "));
+    return fail(Code::kInvalidArgument, "no backend is called '{}'; there are {}", request.backend,
+                fmt::join(names, ", "));
   }
   Words words = backend->second;
   MC_ASSIGN_OR_RETURN(words["reference"], code_for(table, request.reference, request.backend));

@@ -1,4 +1,5 @@
-// Candidates are written by models: any bytes are ported or refused, and what is said to be reversible comes back.
+// Candidates are written by models: any bytes are ported or refused, and what is said to be reversible comes
+// back.
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -24,9 +25,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     if (text.find('\0') == std::string_view::npos) std::abort();
     return 0;
   }
-  if (std::count(there->text.begin(), there->text.end(), '\n') != std::count(text.begin(), text.end(), '\n')) std::abort();
+  if (std::count(there->text.begin(), there->text.end(), '\n') != std::count(text.begin(), text.end(), '\n'))
+    std::abort();
   const auto twice = port_text(table, there->text, language, to, options);
-  const bool marks = text.find("MUSACODER_PORT_KEEP") != std::string_view::npos;   // spent on the way back
+  const bool marks = text.find("MUSACODER_PORT_KEEP") != std::string_view::npos;  // spent on the way back
   if (!twice || (twice->text != there->text && !marks)) std::abort();
   const auto back = port_text(table, there->text, language, other(to), options);
   if (!back || (there->reversible() && back->text != text)) std::abort();

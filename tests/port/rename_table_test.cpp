@@ -18,11 +18,15 @@ TEST(RenameTable, EveryListedNameComesBack) {
   std::size_t one_way = 0;
   for (const auto& [cuda, group_and_musa] : table().listed()) {
     const auto& [group, musa] = group_and_musa;
-    const bool header = cuda.find('.') != std::string::npos || cuda.find('/') != std::string::npos || cuda == "nvfunctional";
-    const auto back = header ? table().header(musa, false, Dialect::kCuda) : table().name(musa, Dialect::kCuda);
+    const bool header =
+        cuda.find('.') != std::string::npos || cuda.find('/') != std::string::npos || cuda == "nvfunctional";
+    const auto back =
+        header ? table().header(musa, false, Dialect::kCuda) : table().name(musa, Dialect::kCuda);
     ASSERT_TRUE(back) << cuda << " → " << musa;
-    if (table().is_one_way(cuda)) ++one_way;
-    else EXPECT_EQ(back->to, cuda);
+    if (table().is_one_way(cuda))
+      ++one_way;
+    else
+      EXPECT_EQ(back->to, cuda);
   }
   EXPECT_EQ(one_way, 1u) << "cublas.h only";
   EXPECT_GT(table().size(), 10000u);
@@ -31,19 +35,26 @@ TEST(RenameTable, EveryListedNameComesBack) {
 TEST(RenameTable, KnowsTheGroupsOfTheToolkit) {
   std::set<std::string> groups;
   for (const auto& [cuda, group_and_musa] : table().listed()) groups.insert(group_and_musa.first);
-  for (const char* group : {"runtime", "driver", "cublas", "cudnn", "cufft", "curand", "cusparse", "cusolver", "cupti", "nccl", "nvrtc", "nvtx", "types", "torch", "headers"})
+  for (const char* group : {"runtime", "driver", "cublas", "cudnn", "cufft", "curand", "cusparse", "cusolver",
+                            "cupti", "nccl", "nvrtc", "nvtx", "types", "torch", "headers"})
     EXPECT_TRUE(groups.count(group)) << group;
 }
 
 TEST(RenameTable, SpellsAsTheVendorDoes) {
   // Names and targets from the vendor's public tables.
   const std::pair<const char*, const char*> pairs[] = {
-      {"CUDA_ERROR_NVLINK_UNCORRECTABLE", "MUSA_ERROR_MTLINK_UNCORRECTABLE"}, {"curandStatePhilox4_32_10_t", "murand_state_philox4x32_10"},
-      {"CU_AD_FORMAT_NV12", "MU_AD_FORMAT_NV12"},                             {"CUPTI_CBID_NVTX_nvtxNameCudaDeviceA", "MUPTI_CBID_MTTX_mttxNameMusaDeviceA"},
-      {"cusolverDnCungqr", "musolverDnMungqr"},                               {"CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION", "MUBLASLT_ALGO_CONFIG_CUSTOM_OPTION"},
-      {"PFN_cuArray3DCreate_v2000", "PFN_muArray3DCreate_v2000"},             {"__cudaRegisterFatBinary", "__musaRegisterFatBinary"},
-      {"cudaErrorCudartUnloading", "musaErrorMusartUnloading"},               {"nppiAbs_16s_C1IR", "mtppiAbs_16s_C1IR"},
-      {"getCurrentCUDAStream", "getCurrentMUSAStream"},                       {"__nv_bfloat162", "__mt_bfloat162"},
+      {"CUDA_ERROR_NVLINK_UNCORRECTABLE", "MUSA_ERROR_MTLINK_UNCORRECTABLE"},
+      {"curandStatePhilox4_32_10_t", "murand_state_philox4x32_10"},
+      {"CU_AD_FORMAT_NV12", "MU_AD_FORMAT_NV12"},
+      {"CUPTI_CBID_NVTX_nvtxNameCudaDeviceA", "MUPTI_CBID_MTTX_mttxNameMusaDeviceA"},
+      {"cusolverDnCungqr", "musolverDnMungqr"},
+      {"CUBLASLT_ALGO_CONFIG_CUSTOM_OPTION", "MUBLASLT_ALGO_CONFIG_CUSTOM_OPTION"},
+      {"PFN_cuArray3DCreate_v2000", "PFN_muArray3DCreate_v2000"},
+      {"__cudaRegisterFatBinary", "__musaRegisterFatBinary"},
+      {"cudaErrorCudartUnloading", "musaErrorMusartUnloading"},
+      {"nppiAbs_16s_C1IR", "mtppiAbs_16s_C1IR"},
+      {"getCurrentCUDAStream", "getCurrentMUSAStream"},
+      {"__nv_bfloat162", "__mt_bfloat162"},
   };
   for (const auto& [cuda, musa] : pairs) {
     ASSERT_TRUE(table().name(cuda, Dialect::kMusa)) << cuda;
@@ -76,12 +87,18 @@ class MalformedTable : public ::testing::Test {
 TEST_F(MalformedTable, IsRefusedWithItsPlace) {
   EXPECT_THAT(message("version = 1", "version = 2"), HasSubstr("`version` is not 1"));
   EXPECT_THAT(message("version = 1", "version = "), HasSubstr("rules.toml:"));
-  EXPECT_THAT(message("{ from = \"cuda\", to = \"musa\" },", "{ from = \"cuda\" },"), HasSubstr("spelling[0]: `to` is missing"));
-  EXPECT_THAT(message("left = \"edge\"", "left = \"rim\""), HasSubstr("left is \"edge\" or absent, not \"rim\""));
+  EXPECT_THAT(message("{ from = \"cuda\", to = \"musa\" },", "{ from = \"cuda\" },"),
+              HasSubstr("spelling[0]: `to` is missing"));
+  EXPECT_THAT(message("left = \"edge\"", "left = \"rim\""),
+              HasSubstr("left is \"edge\" or absent, not \"rim\""));
   EXPECT_THAT(message("right = \"upper\"", "right = \"big\""), HasSubstr("right knows upper, lower and _"));
-  EXPECT_THAT(message("language = \"cpp\", group = \"torch\", from = \"cuda\"", "language = \"c\", group = \"torch\", from = \"cuda\""), HasSubstr("language is cpp or python"));
-  EXPECT_THAT(message("to = \"mublas.h\", one_way = true", "to = \"mublas.h\""), HasSubstr("one of them must be one_way"));
-  EXPECT_THAT(message("suffixes = [\"_params_st\"", "suffixes = [3, \"_params_st\""), HasSubstr("`suffixes` holds what is no text"));
+  EXPECT_THAT(message("language = \"cpp\", group = \"torch\", from = \"cuda\"",
+                      "language = \"c\", group = \"torch\", from = \"cuda\""),
+              HasSubstr("language is cpp or python"));
+  EXPECT_THAT(message("to = \"mublas.h\", one_way = true", "to = \"mublas.h\""),
+              HasSubstr("one of them must be one_way"));
+  EXPECT_THAT(message("suffixes = [\"_params_st\"", "suffixes = [3, \"_params_st\""),
+              HasSubstr("`suffixes` holds what is no text"));
 }
 
 TEST(RenameTable, SaysWhichFileIsMissing) {

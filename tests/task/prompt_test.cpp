@@ -30,7 +30,9 @@ const Prompts& prompts() {
   return loaded;
 }
 
-constexpr const char* kReference = "import torch\n\nclass Model:\n    \"\"\"On CUDA.\"\"\"\n    pass  # a {{name}} on cuda:0\n\ndef get_inputs():\n    return [torch.rand(3).cuda()]\n";
+constexpr const char* kReference =
+    "import torch\n\nclass Model:\n    \"\"\"On CUDA.\"\"\"\n    pass  # a {{name}} on cuda:0\n\ndef "
+    "get_inputs():\n    return [torch.rand(3).cuda()]\n";
 
 TEST(Prompts, SpeakOfTheirBackend) {
   const auto cuda = prompts().fill(table(), {.backend = "cuda", .reference = kReference, .exemplar = "add"});
@@ -52,10 +54,13 @@ TEST(Prompts, SpeakOfTheirBackend) {
 // The paper's appendix A: total conversion, weights, one-shot, reference, answer.
 TEST(Prompts, SayWhatAnAnswerMustBe) {
   for (const char* backend : {"cuda", "musa"}) {
-    const auto text = prompts().fill(table(), {.backend = backend, .reference = kReference, .exemplar = "row_softmax"});
+    const auto text =
+        prompts().fill(table(), {.backend = backend, .reference = kReference, .exemplar = "row_softmax"});
     ASSERT_TRUE(text);
     std::size_t at = 0;
-    for (const char* part : {"expert", "Do not call PyTorch's operators", "fuse", "state_dict", "`forward` does not call these members", "row_softmax_kernel", "class Model:", "`ModelNew`", "verbose=False"}) {
+    for (const char* part : {"expert", "Do not call PyTorch's operators", "fuse", "state_dict",
+                             "`forward` does not call these members", "row_softmax_kernel",
+                             "class Model:", "`ModelNew`", "verbose=False"}) {
       const std::size_t found = text->find(part, at);
       EXPECT_NE(found, std::string::npos) << part << " is missing, or stands before what it follows";
       if (found != std::string::npos) at = found;
@@ -71,8 +76,10 @@ TEST(Prompts, CanDoWithoutAnExemplar) {
 }
 
 TEST(Prompts, NameWhatThereIs) {
-  EXPECT_THAT(prompts().fill(table(), {.backend = "rocm", .reference = "", .exemplar = ""}).error().message, HasSubstr("cuda, musa"));
-  EXPECT_THAT(prompts().fill(table(), {.backend = "cuda", .reference = "", .exemplar = "x"}).error().message, HasSubstr("add, linear_relu, row_softmax"));
+  EXPECT_THAT(prompts().fill(table(), {.backend = "rocm", .reference = "", .exemplar = ""}).error().message,
+              HasSubstr("cuda, musa"));
+  EXPECT_THAT(prompts().fill(table(), {.backend = "cuda", .reference = "", .exemplar = "x"}).error().message,
+              HasSubstr("add, linear_relu, row_softmax"));
 }
 
 TEST(Prompts, ExemplarsComeBackFromMusa) {
@@ -89,7 +96,9 @@ TEST(Prompts, ExemplarsComeBackFromMusa) {
 TEST(Prompts, RefuseATemplateThatNoBackendFills) {
   auto folder = base::TempDir::create("prompts");
   ASSERT_TRUE(folder);
-  std::filesystem::copy(kRuntime + "/prompts", folder->path(), std::filesystem::copy_options::recursive | std::filesystem::copy_options::overwrite_existing);
+  std::filesystem::copy(
+      kRuntime + "/prompts", folder->path(),
+      std::filesystem::copy_options::recursive | std::filesystem::copy_options::overwrite_existing);
   ASSERT_TRUE(base::write_file(folder->file("kernel.md"), "{{platfrom}} {{#exemplar}}\n{{/exemplar}}\n"));
   EXPECT_THAT(Prompts::load(folder->path()).error().message, HasSubstr("{{platfrom}}"));
   ASSERT_TRUE(base::write_file(folder->file("kernel.md"), "{{platform}}"));
@@ -124,7 +133,8 @@ TEST(Edition, KeepsTasksAndSplits) {
 TEST(Edition, IsTheSameFromRunToRunAndFromAnyOrder) {
   const auto one = make_edition(table(), prompts(), set_of(kRows), {.tool = "test"});
   std::string turned = kRows;
-  std::rotate(turned.begin(), turned.begin() + static_cast<std::ptrdiff_t>(turned.find('\n') + 1), turned.end());
+  std::rotate(turned.begin(), turned.begin() + static_cast<std::ptrdiff_t>(turned.find('\n') + 1),
+              turned.end());
   const auto two = make_edition(table(), prompts(), set_of(turned), {.tool = "test"});
   ASSERT_TRUE(one && two);
   EXPECT_EQ(manifest_of(*one), manifest_of(*two));
@@ -145,14 +155,19 @@ TEST(Edition, ManifestHasTheHashOfWhatIsWritten) {
   EXPECT_EQ(task["sha256"], *base::sha256_file(out + "/" + task["file"].get<std::string>()));
   EXPECT_EQ(manifest["tables_sha256"], table().hash());
   EXPECT_EQ(manifest["exemplars"][0]["answer_sha256"], *base::sha256_file(out + "/exemplars/add/answer.py"));
-  EXPECT_EQ(write_edition(*edition, out, false).error().code, Code::kInvalidArgument) << "what is there stays";
+  EXPECT_EQ(write_edition(*edition, out, false).error().code, Code::kInvalidArgument)
+      << "what is there stays";
   EXPECT_TRUE(write_edition(*edition, out, true));
 }
 
 TEST(Edition, RefusesWhatCannotBe) {
-  EXPECT_THAT(make_edition(table(), prompts(), set_of(kRows), {.levels = {3}}).error().message, HasSubstr("no task of level 3"));
-  EXPECT_THAT(make_edition(table(), prompts(), set_of(kRows), {.exemplar = "nothing"}).error().message, HasSubstr("no exemplar"));
-  EXPECT_THAT(make_edition(table(), prompts(), set_of("{\"id\": \"../x\", \"code\": \"a\"}\n"), {}).error().message, HasSubstr("cannot be a file's name"));
+  EXPECT_THAT(make_edition(table(), prompts(), set_of(kRows), {.levels = {3}}).error().message,
+              HasSubstr("no task of level 3"));
+  EXPECT_THAT(make_edition(table(), prompts(), set_of(kRows), {.exemplar = "nothing"}).error().message,
+              HasSubstr("no exemplar"));
+  EXPECT_THAT(
+      make_edition(table(), prompts(), set_of("{\"id\": \"../x\", \"code\": \"a\"}\n"), {}).error().message,
+      HasSubstr("cannot be a file's name"));
 }
 
 }  // namespace
