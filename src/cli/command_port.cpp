@@ -67,6 +67,8 @@ int run_port(const PortCommandOptions& options) {
     how.language = port::Language::kPython;
   else if (options.language == "build")
     how.language = port::Language::kBuild;
+  else if (options.language == "answer")
+    how.language = port::Language::kAnswer;
   else if (options.language == "text")
     how.language = port::Language::kText;
 

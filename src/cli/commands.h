@@ -152,7 +152,7 @@ struct PortCommandOptions {
   std::string report;               // JSON file
   bool json = false, quiet = false, strict = false;
   bool in_strings = false, in_comments = false, keep_marks = false, hidden = false;
-  std::string language = "auto";    // or "cpp", "python", "build", "text"
+  std::string language = "auto";    // or "cpp", "python", "build", "answer", "text"
   std::vector<std::string> fields;  // of JSONL rows; empty: candidate
   std::string tables;               // folder; empty: the installed ones
 };

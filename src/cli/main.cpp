@@ -267,7 +267,7 @@ int main(int argc, char** argv) {
   port_app->add_flag("--hidden", port.hidden, "hidden files and what git ignores, too");
   port_app->add_option("--language", port.language, "of every file, instead of what its name says")
       ->capture_default_str()
-      ->check(CLI::IsMember({"auto", "cpp", "python", "build", "text"}));
+      ->check(CLI::IsMember({"auto", "cpp", "python", "build", "answer", "text"}));
   port_app->add_option("--field", port.fields, "fields of JSONL rows that hold texts; else candidate");
   port_app->add_option("--tables", port.tables, "folder with other rename tables");
   auto* kernelbench = port_app->add_option("--kernelbench", edition.tasks, "make the MUSA edition of this task set in the folder -o: tasks, prompts, exemplars, manifest");

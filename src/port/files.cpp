@@ -176,7 +176,8 @@ Result<PortedFile> port_file(const RenameTable& table, const Input& input, Diale
     return file;
   }
   // A README says what it says; names in it are only touched when it was asked for.
-  const bool is_meant = file.language != Language::kText || !input.from_folder || options.port.in_strings;
+  const bool is_meant = (file.language != Language::kText && file.language != Language::kAnswer) ||
+                        !input.from_folder || options.port.in_strings;
   if (!text || !is_meant || file.before.size() > kMaxTextBytes) {
     file.after = file.before;
     file.relative = with_file_name(table, input.relative, to);

@@ -12,6 +12,7 @@ Language language_of(std::string_view file_name) {
   static constexpr std::string_view kCpp[] = {".cu", ".cuh", ".mu",  ".muh", ".cpp", ".cc",  ".cxx", ".c",
                                               ".h",  ".hh",  ".hpp", ".hxx", ".inl", ".inc", ".ipp", ".tpp"};
   auto ends = [&](std::string_view end) { return name.size() > end.size() && name.ends_with(end); };
+  if (ends(".md")) return Language::kAnswer;
   if (ends(".py") || ends(".pyi")) return Language::kPython;
   if (name == "CMakeLists.txt" || ends(".cmake") || name == "Makefile" || ends(".mk"))
     return Language::kBuild;
@@ -22,6 +23,11 @@ Language language_of(std::string_view file_name) {
 Language language_of_text(std::string_view text) {
   // Directives are comments to Python: where a text begins with some, it is C++. Else the first token tells.
   const std::vector<Token> tokens = python_tokens(text);
+  // A fence is no Python outside of strings and comments.
+  for (std::size_t k = 0; k + 2 < tokens.size(); ++k)
+    if (tokens[k].text(text) == "`" && tokens[k + 2].end == tokens[k].begin + 3 &&
+        tokens[k + 2].text(text) == "`" && (tokens[k].begin == 0 || text[tokens[k].begin - 1] == '\n'))
+      return Language::kAnswer;
   std::size_t i = 0;
   for (; i < tokens.size() && (tokens[i].kind == Kind::kComment || tokens[i].kind == Kind::kNewline); ++i)
     for (const std::string_view directive : {"#include", "#pragma", "#define", "#ifdef", "#ifndef", "#if "})
@@ -67,6 +73,9 @@ Ported port_checked(const RenameTable& table, std::string_view text, Language la
       break;
     case Language::kText:
       port_prose(sheet, text, 0);
+      break;
+    case Language::kAnswer:
+      port_answer(sheet, text, 0);
       break;
   }
   return sheet.finish();

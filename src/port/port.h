@@ -26,12 +26,15 @@
 
 namespace musacoder::port {
 
-enum class Language { kCpp, kPython, kBuild, kText };
+// kAnswer: Markdown, such as a model's raw answer. Its code blocks are ported, each in its language; what stands around them
+// only with in_strings.
+enum class Language { kCpp, kPython, kBuild, kText, kAnswer };
 
 // The language of a file, by its name: .cu .cuh .mu .muh .cpp .h … are C++, .py Python, CMakeLists.txt,
 // .cmake and Makefile build files; all else is text.
 Language language_of(std::string_view file_name);
-// The language of a candidate, by its text: Python, or C++ where it begins as no Python file does.
+// The language of a candidate, by its text: an answer where it has code blocks, C++ where it begins as no Python file does,
+// else Python.
 Language language_of_text(std::string_view text);
 
 struct PortOptions {

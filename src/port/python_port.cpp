@@ -42,8 +42,9 @@ std::string as_cpp(std::string_view code, const Token& token) {
 
 class PythonPorter {
  public:
-  PythonPorter(Sheet& sheet, std::string_view code, std::size_t offset)
-      : sheet_(sheet), code_(code), offset_(offset), tokens_(python_tokens(code)) {}
+  // `file`: a whole file, with imports; not an expression within a string.
+  PythonPorter(Sheet& sheet, std::string_view code, std::size_t offset, bool file)
+      : sheet_(sheet), code_(code), offset_(offset), file_(file), tokens_(python_tokens(code)) {}
 
   void run() {
     find_sources();
@@ -59,7 +60,7 @@ class PythonPorter {
         port_prose(sheet_, token.text(code_), offset_ + token.begin);
       }
     }
-    if (offset_ == 0) sheet_.to() == Dialect::kMusa ? add_import() : check_imports();
+    if (file_) sheet_.to() == Dialect::kMusa ? add_import() : check_imports();
     if (sheet_.options().attention && sheet_.to() == Dialect::kMusa)
       attend_python(sheet_, code_, offset_, tokens_);
   }
@@ -178,9 +179,12 @@ class PythonPorter {
       if (token.kind == Kind::kComment && sheet_.options().in_comments)
         port_prose(sheet_, token.text(code_), offset_ + token.begin);
       if (token.kind != Kind::kString) continue;
-      for (const Field& field : token.fields)
-        port_python(sheet_, code_.substr(field.begin + 1, field.end - field.begin - 2),
-                    offset_ + field.begin + 1);
+      for (const Field& field : token.fields) {
+        PythonPorter inner(sheet_, code_.substr(field.begin + 1, field.end - field.begin - 2),
+                           offset_ + field.begin + 1, false);
+        inner.run();
+        renamed_ |= inner.renamed_;
+      }
       if (single && whole(i)) continue;
       if (cpp) {
         port_cpp(sheet_, as_cpp(code_, token), offset_ + token.body_begin);
@@ -197,7 +201,7 @@ class PythonPorter {
     const std::size_t begin = offset_ + token.body_begin;
     auto find = [&](Dialect to) { return whole_of(body, token, to); };
     if (const auto hit = find(sheet_.to())) {
-      sheet_.rename(begin, begin + hit->first, hit->second);
+      if (sheet_.rename(begin, begin + hit->first, hit->second)) renamed_ |= hit->second.group == "device";
       return true;
     }
     if (const auto back = find(other(sheet_.to()))) {
@@ -258,7 +262,7 @@ class PythonPorter {
 
   // At the first word of a statement: the statement's end when its text is exactly `what`.
   std::optional<std::size_t> statement(std::size_t i, std::string_view what) const {
-    if (offset_ != 0 || (i > 0 && !is_newline(i - 1) && text(i - 1) != ";") ||
+    if (!file_ || (i > 0 && !is_newline(i - 1) && text(i - 1) != ";") ||
         code_.substr(tokens_[i].begin, what.size()) != what)
       return std::nullopt;
     const std::size_t end = tokens_[i].begin + what.size();
@@ -276,7 +280,7 @@ class PythonPorter {
     if (text(i) != "import") return false;
     const std::string& plain = sheet_.table().import_of(Dialect::kCuda);
     const std::string& both = sheet_.table().import_of(Dialect::kMusa);
-    const std::size_t begin = tokens_[i].begin;
+    const std::size_t begin = offset_ + tokens_[i].begin;
     if (sheet_.to() == Dialect::kMusa) {
       if (!import_at_ && statement(i, plain)) import_at_ = begin;
       for (const std::string_view musa : {std::string_view(both), kMusaImport})
@@ -295,12 +299,12 @@ class PythonPorter {
       lost_import_ = begin;
     else
       import_at_ = added_import_ = begin;
-    sheet_.rename(begin, *end, {plain, "import"});
+    sheet_.rename(begin, offset_ + *end, {plain, "import"});
     while (i + 1 < tokens_.size() && tokens_[i + 1].begin < *end) ++i;
     return true;
   }
 
-  bool needs_import() const { return !musa_import_ && (renamed_ || sheet_.has_rename("device")); }
+  bool needs_import() const { return !musa_import_ && renamed_; }
 
   void check_imports() {
     if (added_import_ && !needs_import()) lost_import_ = added_import_;
@@ -322,6 +326,7 @@ class PythonPorter {
   Sheet& sheet_;
   std::string_view code_;
   std::size_t offset_;
+  bool file_;
   std::vector<Token> tokens_;
   std::set<std::size_t> sources_;            // tokens that hold C++
   std::set<std::string_view> source_names_;  // variables that hold C++
@@ -332,7 +337,7 @@ class PythonPorter {
 }  // namespace
 
 void port_python(Sheet& sheet, std::string_view code, std::size_t offset) {
-  PythonPorter(sheet, code, offset).run();
+  PythonPorter(sheet, code, offset, true).run();
 }
 
 }  // namespace musacoder::port

@@ -109,10 +109,6 @@ void Sheet::ambiguous(std::size_t offset, std::string_view name, std::string_vie
                      to_ == Dialect::kMusa ? "MUSA" : "CUDA", back));
 }
 
-bool Sheet::has_rename(std::string_view group) const {
-  return std::any_of(edits_.begin(), edits_.end(), [&](const Edit& edit) { return edit.group == group; });
-}
-
 // Nothing to rename: names of the target's are no mixture then, but a text that was ported before.
 void Sheet::already_there() {
   const auto ambiguous_item = [](const auto& item) { return item.second.kind == "ambiguous"; };

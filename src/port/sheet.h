@@ -33,7 +33,6 @@ class Sheet {
   // The name is of the dialect that the text goes to, and would become `back` on the way back.
   void ambiguous(std::size_t offset, std::string_view name, std::string_view back);
 
-  bool has_rename(std::string_view group) const;
   Ported finish();
 
  private:
@@ -61,6 +60,7 @@ void port_cpp(Sheet& sheet, std::string_view code, std::size_t offset);
 void port_python(Sheet& sheet, std::string_view code, std::size_t offset);
 void port_build(Sheet& sheet, std::string_view code, std::size_t offset);
 void port_prose(Sheet& sheet, std::string_view code, std::size_t offset);
+void port_answer(Sheet& sheet, std::string_view code, std::size_t offset);
 
 // Remarks about C++ and Python tokens (attention.cpp).
 void attend_cpp(Sheet& sheet, std::string_view code, std::size_t offset, const std::vector<Token>& tokens);

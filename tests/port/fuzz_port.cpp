@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   }();
   if (size == 0) return 0;
   // The first byte chooses language, direction and options.
-  const auto language = static_cast<Language>(data[0] & 3);
+  const auto language = data[0] & 32 ? Language::kAnswer : static_cast<Language>(data[0] & 3);
   const Dialect to = data[0] & 4 ? Dialect::kCuda : Dialect::kMusa;
   const PortOptions options{.in_strings = (data[0] & 8) != 0, .in_comments = (data[0] & 16) != 0};
   const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);

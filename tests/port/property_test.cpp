@@ -102,6 +102,9 @@ const std::vector<std::string> kPieces = {
     "find_package",
     "${",
     "CUDA_LIBRARIES",
+    "\n```python\n",
+    "\n```\n",
+    "~~~cuda\n",
 };
 
 rc::Gen<std::string> text() {
@@ -125,7 +128,8 @@ void check(const std::string& text, Language language, Dialect to, const PortOpt
 
 RC_GTEST_PROP(Property, EveryTextComesBackUnlessTheReportSaysSo, ()) {
   const std::string given = *text();
-  for (const Language language : {Language::kCpp, Language::kPython, Language::kBuild, Language::kText})
+  for (const Language language :
+       {Language::kCpp, Language::kPython, Language::kBuild, Language::kText, Language::kAnswer})
     for (const Dialect to : {Dialect::kMusa, Dialect::kCuda}) {
       check(given, language, to, {});
       check(given, language, to, {.in_strings = true, .in_comments = true});
@@ -136,7 +140,8 @@ RC_GTEST_PROP(Property, EveryTextComesBackUnlessTheReportSaysSo, ()) {
 RC_GTEST_PROP(Property, EveryByteIsTaken, ()) {
   std::string given = *rc::gen::arbitrary<std::string>();
   given.erase(std::remove(given.begin(), given.end(), '\0'), given.end());
-  for (const Language language : {Language::kCpp, Language::kPython, Language::kBuild, Language::kText})
+  for (const Language language :
+       {Language::kCpp, Language::kPython, Language::kBuild, Language::kText, Language::kAnswer})
     check(given, language, Dialect::kMusa, {});
 }
 

@@ -130,7 +130,27 @@ TEST(LanguageOf, GoesByTheFilesName) {
   EXPECT_EQ(language_of("b.muh"), Language::kCpp);
   EXPECT_EQ(language_of("x.py"), Language::kPython);
   EXPECT_EQ(language_of("src/CMakeLists.txt"), Language::kBuild);
-  EXPECT_EQ(language_of("README.md"), Language::kText);
+  EXPECT_EQ(language_of("README.md"), Language::kAnswer);
+  EXPECT_EQ(language_of("notes.txt"), Language::kText);
+}
+
+TEST(AnswerPort, PortsTheCodeBlocksOfAnAnswer) {
+  const char* cuda =
+      "<think>\nI'd use cudaFree on cuda.\n</think>\nHere's it:\n```python\nimport torch\nx = "
+      "x.cuda()\n```\nand\n~~~ CUDA\n"
+      "cudaFree(p);\n```\ncudaFree(q);\n~~~~\n```\n#include <cuda.h>\n```\n```text\ncudaFree\n```\n   "
+      "```py\nd = 'cuda'";
+  const char* musa =
+      "<think>\nI'd use cudaFree on cuda.\n</think>\nHere's it:\n```python\nimport torch, torch_musa\nx = "
+      "x.musa()\n```\nand\n~~~ CUDA\n"
+      "musaFree(p);\n```\nmusaFree(q);\n~~~~\n```\n#include <musa.h>\n```\n```text\ncudaFree\n```\n   "
+      "```py\nd = 'musa'";
+  EXPECT_EQ(language_of_text(cuda), Language::kAnswer);
+  EXPECT_EQ(ported(cuda, Language::kAnswer).text, musa);
+  EXPECT_EQ(ported(musa, Language::kAnswer, Dialect::kCuda).text, cuda);
+  EXPECT_EQ(ported(cuda, Language::kAnswer).renames[0].line, 6u);
+  EXPECT_EQ(language_of_text("import torch\ns = '''\n```\n'''\n"), Language::kPython);
+  EXPECT_EQ(ported("cudaFree\n", Language::kAnswer, Dialect::kMusa, {.in_strings = true}).text, "musaFree\n");
 }
 
 }  // namespace
