@@ -32,7 +32,7 @@ bool BenchTable::add(const judge::VerdictRow& row) {
     return false;
   }
   Judged judged{judge::sample_of(row), row.verdict.cause};
-  const bool refused = row.verdict.status == "ok" && !suite_.takes_dialect(row.verdict.dialect);
+  const bool refused = suite_.refuses(row.verdict.dialect, row.verdict.status);
   if (refused) {
     judged.sample.status = kOtherDialect;
     judged.sample.speedup_eager = judged.sample.speedup_compile = judged.sample.reward = std::nullopt;
@@ -99,7 +99,7 @@ std::string musa_table(const judge::MetricsReport& metrics) {
 std::string bench_text(const BenchReport& report, std::size_t listed) {
   std::string out = judge::metrics_text(report.metrics);
   if (report.other_dialect)
-    out += fmt::format("{} verified samples are CUDA, not MUSA, and count as unsolved ({}).\n", report.other_dialect, kOtherDialect);
+    out += fmt::format("{} samples are CUDA, not MUSA, and count as unsolved ({}).\n", report.other_dialect, kOtherDialect);
   if (!report.unsampled.empty() && !report.metrics.overall.unsampled)
     out += fmt::format("{} of {} tasks have no sample and are left out.\n", report.unsampled.size(),
                        report.suite_tasks);

@@ -41,7 +41,7 @@ struct BenchReport {
   std::size_t suite_tasks = 0, samples = 0;
   std::size_t judged = 0;          // samples with a verdict
   std::size_t other_verdicts = 0;  // verdicts of other samples, not counted
-  std::size_t other_dialect = 0;   // verified, but in a dialect that the suite does not take: counted as unsolved
+  std::size_t other_dialect = 0;   // in a dialect that the suite refuses: counted as unsolved
   bool all_decided() const { return judged == samples && undecided.empty(); }
 };
 

@@ -66,7 +66,9 @@ std::string other_conditions(const judge::Verdict& verdict, const judge::JudgeCo
                              : fmt::format("backend {}, policy {}", backend, policy);
   };
   const std::string there = describe(verdict.backend, verdict.gpu, verdict.policy);
-  const std::string here = describe(config.backend, config.gpu, config.policy);
+  // The virtual GPU is another one for candidates in the MUSA dialect.
+  const std::string& gpu = verdict.dialect == "musa" ? config.musa_gpu : config.gpu;
+  const std::string here = describe(config.backend, gpu, config.policy);
   return there == here ? "" : fmt::format("{}, this run is {}", there, here);
 }
 

@@ -50,7 +50,7 @@ int run_metrics(const MetricsOptions& options) {
       }
       sample.task = task->id;
       sample.level = level_name(*task);
-      if (sample.status == "ok" && !suite->takes_dialect(row.verdict.dialect)) {
+      if (suite->refuses(row.verdict.dialect, row.verdict.status)) {
         sample.status = kOtherDialect;
         sample.speedup_eager = sample.speedup_compile = sample.reward = std::nullopt;
       }

@@ -31,8 +31,11 @@ class Suite {
   const std::vector<const task::Task*>& tasks() const { return tasks_; }  // in the set's order
   const task::Task* find(std::string_view id) const;   // as TaskSet::find; null for tasks of other levels
   bool has_at_other_level(std::string_view id) const;  // in the set, in a level that is left out
-  // MUSA KernelBench wants MUSA: an answer in CUDA's names does not compile there, whatever the virtual GPU makes of it.
-  bool takes_dialect(const std::string& dialect) const { return name_ != "musa-kernelbench" || dialect == "musa"; }
+  // MUSA KernelBench wants MUSA: an answer in CUDA's names does not compile there, whether the virtual GPU has verified it or a
+  // card was never asked (unsupported:dialect). Such a verdict counts as kOtherDialect.
+  bool refuses(const std::string& dialect, const std::string& status) const {
+    return name_ == "musa-kernelbench" && dialect != "musa" && (status == "ok" || status == "unsupported:dialect");
+  }
   // Where the set is not what the suite is known to be: "kernelbench has 100 tasks of level 1; here are 98".
   const std::vector<std::string>& remarks() const { return remarks_; }
 
@@ -46,7 +49,7 @@ class Suite {
   std::vector<std::string> remarks_;
 };
 
-// What a verified sample counts as in a suite that does not take its dialect.
+// What a sample counts as in a suite that refuses its dialect.
 inline constexpr const char* kOtherDialect = "compile_error:interface";
 
 // The level as metrics name it: "1", or "" where a task has none.

@@ -189,14 +189,17 @@ TEST_F(MusaSuiteTest, HasThePapersColumns) {
 }
 
 TEST_F(MusaSuiteTest, AnswersInCudaDoNotCount) {
-  samples("level1/19", 2);
+  samples("level1/19", 4);
   BenchTable table(suite_, samples_, {.k = {1}, .only_sampled = true});
   EXPECT_TRUE(table.add(musa(0, "ok")));
   EXPECT_TRUE(table.add(musa(1, "ok", 2.0, "cuda")));
+  EXPECT_TRUE(table.add(musa(2, "unsupported:dialect", {}, "cuda")));
+  EXPECT_TRUE(table.add(musa(3, "unsupported:ptx:x", {}, "cuda")));   // says nothing in any suite
   const BenchReport report = table.report();
-  EXPECT_EQ(report.other_dialect, 1u);
+  EXPECT_EQ(report.other_dialect, 2u);
   EXPECT_EQ(report.metrics.overall.verified, 1u);
-  EXPECT_THAT(bench_text(report), HasSubstr("1 verified samples are CUDA, not MUSA"));
+  EXPECT_EQ(report.metrics.overall.decided, 3u);
+  EXPECT_THAT(bench_text(report), HasSubstr("2 samples are CUDA, not MUSA"));
 }
 
 }  // namespace
