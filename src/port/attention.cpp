@@ -34,15 +34,20 @@ long long value_of(std::string_view number) {
   return std::stoll(std::string(body), nullptr, hex ? 16 : 10);
 }
 
-// Begins as the names of CUDA and its libraries do.
-bool looks_like_cuda(std::string_view word) {
-  static constexpr std::string_view kBegin[] = {"cuda",   "cublas",   "cublasLt", "cudnn", "cufft",
-                                                "curand", "cusparse", "cusolver", "cupti", "nccl",
-                                                "nvrtc",  "nvtx",     "cu"};
-  return std::any_of(std::begin(kBegin), std::end(kBegin), [&](std::string_view begin) {
+// Begins as the names of a dialect and its libraries do.
+bool looks_like(std::string_view word, Dialect dialect) {
+  static constexpr std::string_view kCuda[] = {"cuda",   "cublas",   "cublasLt", "cudnn", "cufft",
+                                               "curand", "cusparse", "cusolver", "cupti", "nccl",
+                                               "nvrtc",  "nvtx",     "cu"};
+  static constexpr std::string_view kMusa[] = {"musa",   "mublas",   "mublasLt", "mudnn", "mufft",
+                                               "murand", "musparse", "musolver", "mupti", "mccl",
+                                               "mtrtc",  "mttx",     "mu"};
+  auto begins = [&](std::string_view begin) {
     return word.size() > begin.size() && word.starts_with(begin) && word[begin.size()] >= 'A' &&
            word[begin.size()] <= 'Z';
-  });
+  };
+  return dialect == Dialect::kCuda ? std::any_of(std::begin(kCuda), std::end(kCuda), begins)
+                                   : std::any_of(std::begin(kMusa), std::end(kMusa), begins);
 }
 
 // A name that speaks of threads within a block or warp: threadIdx.x, tid, lane_id, warpId.
@@ -63,6 +68,11 @@ class CppAttention {
 
   void run() {
     find_declared();
+    if (sheet_.to() == Dialect::kCuda) {
+      for (std::size_t i = 0; i < tokens_.size(); ++i)
+        if (tokens_[i].kind == Kind::kWord && text_before(i) != "." && text_before(i) != "->") unknown(i);
+      return;
+    }
     for (std::size_t i = 0; i < tokens_.size(); ++i) {
       const Token& token = tokens_[i];
       if (token.kind == Kind::kComment) continue;
@@ -93,7 +103,7 @@ class CppAttention {
   // Names that the text declares: behind a type, or behind #define.
   void find_declared() {
     for (std::size_t i = 1; i < tokens_.size(); ++i) {
-      if (tokens_[i].kind != Kind::kWord || !looks_like_cuda(text(i))) continue;
+      if (tokens_[i].kind != Kind::kWord || !looks_like(text(i), other(sheet_.to()))) continue;
       const std::size_t before = token_before(tokens_, i);
       const std::string_view mark = text(before);
       const bool behind_word = before != kNone && tokens_[before].kind == Kind::kWord && mark != "return" &&
@@ -123,14 +133,24 @@ class CppAttention {
     // A local name such as `texture` or `surface` is no type.
     const bool needs_angle = word == "texture" || word == "surface";
     if (rule && (!needs_angle || text(token_after(tokens_, i)) == "<")) {
-      if (word != "wmma" || text(token_after(tokens_, i)) == "::")
+      // Uses of a constant say no more than its first.
+      const bool again = rule->kind == "warp_size" && !told_.insert(word).second;
+      if (!again && (word != "wmma" || text(token_after(tokens_, i)) == "::"))
         attend(i, rule->kind, std::string(word), rule->why);
     }
     if (word.starts_with("__shfl")) shuffle(i);
-    if (!rule && !member && looks_like_cuda(word) && !declared_.count(word) &&
-        !sheet_.table().name(word, Dialect::kMusa) && text_before(i) != "::")
-      attend(i, "unknown_name", std::string(word),
-             "begins as CUDA's names do, but is in no list of them; it stays as it is");
+    if (!rule && !member) unknown(i);
+  }
+
+  // A name that begins as the left dialect's do, is in no list and is not the text's own.
+  void unknown(std::size_t i) {
+    const std::string_view word = text(i);
+    if (!looks_like(word, other(sheet_.to())) || declared_.count(word) || text_before(i) == "::" ||
+        sheet_.table().name(word, sheet_.to()))
+      return;
+    attend(i, "unknown_name", std::string(word),
+           fmt::format("begins as {}'s names do, but is in no list of them; it stays as it is",
+                       sheet_.to() == Dialect::kMusa ? "CUDA" : "MUSA"));
   }
 
   // __shfl_*_sync(mask, value, lane, width)
@@ -174,7 +194,7 @@ class CppAttention {
   std::string_view code_;
   std::size_t offset_;
   const std::vector<Token>& tokens_;
-  std::set<std::string_view> declared_;
+  std::set<std::string_view> declared_, told_;
   bool uses_shuffles_ = false, pending_ = false;
   int device_depth_ = 0;
 };
@@ -221,10 +241,16 @@ void attend_python(Sheet& sheet, std::string_view code, std::size_t offset,
     const std::size_t at = offset + token.begin;
     if (token.kind == Kind::kString) {
       const std::string_view body = token.body(code);
-      if (is_nvcc_flag(body))
-        sheet.attend(at, "compiler_flag", std::string(body),
-                     "mcc is based on clang and does not know nvcc's flags; architectures are "
-                     "--offload-arch=mp_31, fast mathematics is -ffast-math");
+      // One flag a string, or several with blanks between.
+      for (std::size_t begin = 0; begin < body.size();) {
+        const std::size_t end = std::min(body.find(' ', begin), body.size());
+        const std::string_view flag = body.substr(begin, end - begin);
+        if (is_nvcc_flag(flag))
+          sheet.attend(at, "compiler_flag", std::string(flag),
+                       "mcc is based on clang and does not know nvcc's flags; architectures are "
+                       "--offload-arch=mp_31, fast mathematics is -ffast-math");
+        begin = end + 1;
+      }
       continue;
     }
     if (token.kind != Kind::kWord) continue;
@@ -237,6 +263,10 @@ void attend_python(Sheet& sheet, std::string_view code, std::size_t offset,
     if (word == "compile" && owner == "torch")
       sheet.attend(at, "torch_compile", "torch.compile",
                    "torch.compile has no baseline on MUSA; check that the backend is there");
+    else if (word == "cuda" && before != kNone && tokens[before].text(code) == "import" &&
+             two_before != kNone && tokens[two_before].text(code) == "torch")
+      sheet.attend(at, "import", "from torch import cuda",
+                   "imported by its name, which stays; write torch.cuda where it is used");
     else if (word == "cuda" && owner == "backends")
       sheet.attend(
           at, "torch_backend", "torch.backends.cuda",

@@ -34,8 +34,7 @@ class CppPorter {
           break;
       }
     }
-    if (sheet_.options().attention && sheet_.to() == Dialect::kMusa)
-      attend_cpp(sheet_, code_, offset_, tokens_);
+    if (sheet_.options().attention) attend_cpp(sheet_, code_, offset_, tokens_);
   }
 
  private:

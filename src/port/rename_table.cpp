@@ -110,7 +110,9 @@ std::optional<Renamed> RenameTable::device(std::string_view body, Dialect to) co
   const std::string_view rest = body.substr(from.size());
   const bool numbered =
       rest.size() > 1 && rest[0] == ':' && rest.find_first_not_of("0123456789", 1) == std::string_view::npos;
-  if (!rest.empty() && !numbered) return std::nullopt;
+  // What Python puts the number in for: "cuda:%d" % i, "cuda:{}".format(i), "cuda:" + str(i).
+  const bool to_be_numbered = rest == ":" || rest == ":%d" || rest == ":%s" || rest == ":{}";
+  if (!rest.empty() && !numbered && !to_be_numbered) return std::nullopt;
   return Renamed{device_[to == Dialect::kMusa] + std::string(rest), "device"};
 }
 

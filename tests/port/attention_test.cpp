@@ -59,7 +59,20 @@ TEST(Attention, UnknownNamesAreOnlyThoseThatTheTextDoesNotDeclare) {
               IsEmpty());
 }
 
+TEST(Attention, UnknownNamesOfMusaOnTheWayBack) {
+  EXPECT_THAT(kinds("musaMallocEverywhere(&p); musaFree(p);\nint muCount = 0; muCount++;", Language::kCpp,
+                    Dialect::kCuda),
+              ElementsAre("1:unknown_name"));
+}
+
+TEST(Attention, TellsTheUsesOfAConstantOnce) {
+  EXPECT_THAT(kinds("int a = WARP_SIZE;\nint b = WARP_SIZE;"), ElementsAre("1:warp_size"));
+}
+
 TEST(Attention, PythonsSwitches) {
+  EXPECT_THAT(kinds("from torch import cuda\n", Language::kPython), ElementsAre("1:import"));
+  EXPECT_THAT(kinds("flags = '-O3 --use_fast_math -lineinfo'\n", Language::kPython),
+              ElementsAre("1:compiler_flag", "1:compiler_flag"));
   EXPECT_THAT(kinds("m = torch.compile(m)\n", Language::kPython), ElementsAre("1:torch_compile"));
   EXPECT_THAT(kinds("torch.backends.cudnn.benchmark = True\n", Language::kPython),
               ElementsAre("1:torch_backend"));

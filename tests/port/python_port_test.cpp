@@ -29,6 +29,8 @@ const Case kCases[] = {
     {"with torch.cuda.device(0), torch.autocast(device_type=\"cuda\"): pass\n",
      "with torch.musa.device(0), torch.autocast(device_type=\"musa\"): pass\n"},
     {"d = f\"cuda:{rank}\" if n else f'cuda'\n", "d = f\"musa:{rank}\" if n else f'musa'\n"},
+    {"a = 'cuda:%d' % i, 'cuda:{}'.format(i), 'cuda:' + str(i)\n",
+     "a = 'musa:%d' % i, 'musa:{}'.format(i), 'musa:' + str(i)\n"},
     {"s = f\"{x.cuda()} and {torch.cuda.device_count():>{width}}\"\n",
      "s = f\"{x.musa()} and {torch.musa.device_count():>{width}}\"\n"},
     {"s = f'{d[\"cuda\"]}{{cuda}}'\n", "s = f'{d[\"musa\"]}{{cuda}}'\n"},
