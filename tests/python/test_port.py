@@ -212,3 +212,26 @@ def test_prompt(tmp_path):
     assert "no exemplar is called 'x'" in musacoder("prompt", task, "--one-shot", "x", code=2).stderr
     assert "give --tasks" in musacoder("prompt", ROOT / "tasks", code=2).stderr
     assert "has no task" in musacoder("prompt", "nope", "--tasks", ROOT / "tasks", code=2).stderr
+
+
+def test_lists_of_names_are_made_from_headers_and_only_grow(tmp_path):
+    include = tmp_path / "include"
+    include.mkdir()
+    (include / "cuda_runtime_api.h").write_text('/* cudaInAComment */ cudaError_t cudaMalloc(void**); // cudaToo\n#define S "cudaString"\nvoid cudaBrandNew(); int user;\n')
+    done = subprocess.run([ROOT / "scripts" / "rename_names", "--check", include], capture_output=True, text=True, check=False)
+    assert done.returncode == 1, done.stderr   # cudaBrandNew
+    [line] = [line for line in done.stdout.splitlines() if line.startswith("runtime ")]
+    assert line.endswith("names, 1 new")
+    (include / "cuda_runtime_api.h").write_text("cudaError_t cudaMalloc(void**);\n")
+    assert subprocess.run([ROOT / "scripts" / "rename_names", "--check", include], capture_output=True, check=False).returncode == 0
+    missing = subprocess.run([ROOT / "scripts" / "rename_names", "--check", tmp_path / "nope"], capture_output=True, text=True, check=False)
+    assert missing.returncode == 1 and "is no folder" in missing.stderr
+
+
+def test_coverage_of_a_public_list(tmp_path):
+    names = {"cudaMalloc": "musaMalloc", "cublasCreate": "mublasCreate", "cudaFree": "musaLiberate", "notOurs": "x", "cuda_runtime.h": "musa_runtime.h", "#if 0": "y"}
+    (tmp_path / "list.json").write_text(json.dumps(names))
+    done = subprocess.run([ROOT / "bench" / "port" / "coverage.py", "--list", tmp_path / "list.json"], capture_output=True, text=True, check=True)
+    assert [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("all ")] == [["5", "3", "1", "1", "60.00", "5"]]
+    assert "other    cudaFree → musaFree, there musaLiberate" in done.stdout
+    assert "unknown  notOurs → notOurs, there x" in done.stdout
