@@ -26,23 +26,23 @@
 
 namespace musacoder::port {
 
-// kAnswer: Markdown, such as a model's raw answer. Its code blocks are ported, each in its language; what stands around them
-// only with in_strings.
+// kAnswer: Markdown, such as a model's raw answer. Its code blocks are ported, each in its language; what
+// stands around them only with in_strings.
 enum class Language { kCpp, kPython, kBuild, kText, kAnswer };
 
 // The language of a file, by its name: .cu .cuh .mu .muh .cpp .h … are C++, .py Python, CMakeLists.txt,
-// .cmake and Makefile build files; all else is text.
+// .cmake and Makefile build files, .md answers; all else is text.
 Language language_of(std::string_view file_name);
-// The language of a candidate, by its text: an answer where it has code blocks, C++ where it begins as no Python file does,
-// else Python.
+// The language of a candidate, by its text: an answer where it has code blocks, C++ where it begins as no
+// Python file does, else Python.
 Language language_of_text(std::string_view text);
 
 struct PortOptions {
   bool in_strings = false;  // names in strings too: messages, and whatever else a string says
   bool in_comments = false;
-  bool keep_marks =
-      false;  // mark C++ names of the other dialect with a comment, so that the way back leaves them alone
-  bool attention = true;  // look for what a person has to look at
+  // Mark C++ names of the other dialect with a comment, so that the way back leaves them alone.
+  bool keep_marks = false;
+  bool attention = true;  // look for what a person has to look at, and walk the way back
 };
 
 struct Rename {

@@ -203,6 +203,16 @@ def test_exemplars_verify_in_musa(tmp_path):
     assert [(e["name"], e["status"]) for e in exemplars] == [("add", "ok"), ("linear_relu", "ok"), ("row_softmax", "ok")]
 
 
+@pytest.mark.skipif(not os.path.exists(find_nvcc()), reason="no nvcc, so nothing can be built")
+def test_exemplars_verify_in_cuda(tmp_path):
+    folders = sorted((ROOT / "runtime" / "prompts" / "exemplars").iterdir())
+    rows = [{"reference": (f / "task.py").read_text(), "candidate": (f / "answer.py").read_text(), "name": f.name} for f in folders]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    musacoder("verify", "--batch", tmp_path / "rows.jsonl", "--out", tmp_path / "out.jsonl", "--backend", "vgpu", "--quiet")
+    verdicts = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
+    assert sorted((v["name"], v["status"], v["dialect"]) for v in verdicts) == [(name, "ok", "cuda") for name in ("add", "linear_relu", "row_softmax")]
+
+
 def test_prompt(tmp_path):
     task = ROOT / "tasks" / "activation" / "1_relu.py"
     text = musacoder("prompt", task, "--backend", "musa").stdout
