@@ -31,7 +31,13 @@ bool BenchTable::add(const judge::VerdictRow& row) {
     ++other_verdicts_;
     return false;
   }
-  judged_.try_emplace(found->second, Judged{judge::sample_of(row), row.verdict.cause});
+  Judged judged{judge::sample_of(row), row.verdict.cause};
+  const bool refused = suite_.refuses(row.verdict.dialect, row.verdict.status);
+  if (refused) {
+    judged.sample.status = kOtherDialect;
+    judged.sample.speedup_eager = judged.sample.speedup_compile = judged.sample.reward = std::nullopt;
+  }
+  if (judged_.try_emplace(found->second, std::move(judged)).second) other_dialect_ += refused;
   return true;
 }
 
@@ -41,6 +47,7 @@ BenchReport BenchTable::report() const {
   report.samples = samples_.size();
   report.judged = judged_.size();
   report.other_verdicts = other_verdicts_;
+  report.other_dialect = other_dialect_;
   judge::Metrics metrics({.k = options_.k});
   std::set<const task::Task*> sampled;
   for (std::size_t i = 0; i < samples_.size(); ++i) {
@@ -67,8 +74,32 @@ BenchReport BenchTable::report() const {
   return report;
 }
 
+std::string musa_table(const judge::MetricsReport& metrics) {
+  std::vector<std::string> header = {""};
+  std::vector<const judge::GroupMetrics*> groups = {&metrics.overall};
+  for (const judge::GroupMetrics& level : metrics.levels) groups.push_back(&level);
+  for (const judge::GroupMetrics* group : groups) {
+    const bool level = group->name.starts_with("level ");
+    header.push_back(group == &metrics.overall ? "Overall" : level ? "L" + group->name.substr(6) : base::printable(group->name, false));
+  }
+  base::Table table(header, std::vector<base::Align>(header.size(), base::Align::kRight));
+  auto percent = [](const std::optional<double>& share) { return share ? fmt::format("{:.1f}", 100 * *share) : "–"; };
+  for (const auto& [k, mean] : metrics.overall.pass_at) {
+    std::vector<std::string> row = {fmt::format("Pass@{0} / Avg@{0} / Faster", k)};
+    for (const judge::GroupMetrics* group : groups) {
+      const auto pass = group->pass_at.find(k), avg = group->avg_at.find(k);
+      row.push_back(fmt::format("{} / {} / {}", percent(pass == group->pass_at.end() ? std::nullopt : pass->second.value),
+                                percent(avg == group->avg_at.end() ? std::nullopt : avg->second.value), percent(group->faster_eager)));
+    }
+    table.add(std::move(row));
+  }
+  return table.text();
+}
+
 std::string bench_text(const BenchReport& report, std::size_t listed) {
   std::string out = judge::metrics_text(report.metrics);
+  if (report.other_dialect)
+    out += fmt::format("{} samples are CUDA, not MUSA, and count as unsolved ({}).\n", report.other_dialect, kOtherDialect);
   if (!report.unsampled.empty() && !report.metrics.overall.unsampled)
     out += fmt::format("{} of {} tasks have no sample and are left out.\n", report.unsampled.size(),
                        report.suite_tasks);
@@ -105,6 +136,7 @@ json to_json(const BenchReport& report) {
   out["samples"] = report.samples;
   out["judged"] = report.judged;
   out["other_verdicts"] = report.other_verdicts;
+  out["other_dialect"] = report.other_dialect;
   out["all_decided"] = report.all_decided();
   return out;
 }

@@ -41,6 +41,7 @@ struct BenchReport {
   std::size_t suite_tasks = 0, samples = 0;
   std::size_t judged = 0;          // samples with a verdict
   std::size_t other_verdicts = 0;  // verdicts of other samples, not counted
+  std::size_t other_dialect = 0;   // in a dialect that the suite refuses: counted as unsolved
   bool all_decided() const { return judged == samples && undecided.empty(); }
 };
 
@@ -61,8 +62,12 @@ class BenchTable {
   BenchTableOptions options_;
   std::map<std::string, std::size_t> by_key_;  // row_key → index of the sample
   std::map<std::size_t, Judged> judged_;
-  std::size_t other_verdicts_ = 0;
+  std::size_t other_verdicts_ = 0, other_dialect_ = 0;
 };
+
+// The columns of the MusaCoder paper's Table 4, which is about MUSA KernelBench: Overall, L1, L2, L3, each with Pass@k, Avg@k
+// and Faster against eager; there is no compiled baseline on MUSA. One row for each k.
+std::string musa_table(const judge::MetricsReport& metrics);
 
 // Aligned text: the table of judge/metrics.h, then the undecided samples, at most `listed` of them.
 std::string bench_text(const BenchReport& report, std::size_t listed = 20);

@@ -66,7 +66,9 @@ std::string other_conditions(const judge::Verdict& verdict, const judge::JudgeCo
                              : fmt::format("backend {}, policy {}", backend, policy);
   };
   const std::string there = describe(verdict.backend, verdict.gpu, verdict.policy);
-  const std::string here = describe(config.backend, config.gpu, config.policy);
+  // The virtual GPU is another one for candidates in the MUSA dialect.
+  const std::string& gpu = verdict.dialect == "musa" ? config.musa_gpu : config.gpu;
+  const std::string here = describe(config.backend, gpu, config.policy);
   return there == here ? "" : fmt::format("{}, this run is {}", there, here);
 }
 
@@ -166,7 +168,7 @@ int run_bench(const BenchOptions& options) {
   } else {
     fmt::print("{}: {} samples of {} tasks, backend {}, policy {}\n\n{}", options.suite, report->samples,
                report->suite_tasks - report->unsampled.size(), config->backend, config->policy,
-               bench_text(*report));
+               (options.suite == "musa-kernelbench" ? musa_table(report->metrics) + "\n" : "") + bench_text(*report));
     if (report->judged == report->samples && !report->other_verdicts)
       fmt::print("\nThe same from the verdicts: {}\n", metrics_command(options, out));
   }

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/terminal.h"
+#include "cli/bench_table.h"
 #include "cli/commands.h"
 #include "cli/read_verdicts.h"
 #include "cli/suite.h"
@@ -49,6 +50,10 @@ int run_metrics(const MetricsOptions& options) {
       }
       sample.task = task->id;
       sample.level = level_name(*task);
+      if (suite->refuses(row.verdict.dialect, row.verdict.status)) {
+        sample.status = kOtherDialect;
+        sample.speedup_eager = sample.speedup_compile = sample.reward = std::nullopt;
+      }
     }
     metrics.add(std::move(sample));
   });
@@ -59,7 +64,7 @@ int run_metrics(const MetricsOptions& options) {
   if (options.json)
     fmt::print("{}\n", judge::to_json(report).dump(2, ' ', false, nlohmann::json::error_handler_t::replace));
   else
-    fmt::print("{}", judge::metrics_text(report));
+    fmt::print("{}{}", options.suite == "musa-kernelbench" ? musa_table(report) + "\n" : "", judge::metrics_text(report));
   return 0;
 }
 

@@ -154,10 +154,30 @@ struct PortCommandOptions {
   std::string report;               // JSON file
   bool json = false, quiet = false, strict = false;
   bool in_strings = false, in_comments = false, keep_marks = false, hidden = false;
-  std::string language = "auto";    // or "cpp", "python", "build", "text"
+  std::string language = "auto";    // or "cpp", "python", "build", "answer", "text"
   std::vector<std::string> fields;  // of JSONL rows; empty: candidate
   std::string tables;               // folder; empty: the installed ones
 };
 int run_port(const PortCommandOptions& options);
+
+// The MUSA edition of a task set (docs/musa-kernelbench.md). 0 done, 2 wrong usage, 3 when the exemplars could not be verified
+// or something could not be written.
+struct EditionCommandOptions {
+  std::string tasks, out;
+  std::vector<int> level;           // empty: 1, 2 and 3
+  std::string one_shot = "add";     // or "none"
+  bool verify = true;               // the exemplars, on the virtual GPU
+  bool force = false, json = false, quiet = false;
+};
+int run_edition(const EditionCommandOptions& options);
+
+// The prompt for one task. 0 done, 2 wrong usage.
+struct PromptCommandOptions {
+  std::string task, tasks;          // a file, or an id of `tasks`
+  std::string backend = "cuda";     // or "musa"
+  std::string one_shot = "add";     // or "none"
+  bool json = false;
+};
+int run_prompt(const PromptCommandOptions& options);
 
 }  // namespace musacoder::cli

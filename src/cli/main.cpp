@@ -1,6 +1,7 @@
 // The `musacoder` program: reads the command line, calls one function of commands.h, returns its exit code.
 #include <CLI/CLI.hpp>
 #include <csignal>
+#include <cstdio>
 
 #include "cli/commands.h"
 #include "cli/completion.h"
@@ -106,9 +107,9 @@ int main(int argc, char** argv) {
   auto* metrics_app = app.add_subcommand("metrics", "Pass@k, Avg@k, Faster and fast_p of verdicts");
   metrics_app->add_option("verdicts", metrics.verdicts, "VERDICTS.jsonl")->required();
   auto add_suite = [](CLI::App* sub, std::string& suite, std::string& tasks, std::vector<int>& levels) {
-    sub->add_option("--suite", suite, "kernelbench (levels 1 to 3 unless --level says so) or any (every task of --tasks)")
+    sub->add_option("--suite", suite, "kernelbench (levels 1 to 3 unless --level says so), musa-kernelbench (the same, answered in MUSA), or any (every task of --tasks)")
         ->capture_default_str()
-        ->check(CLI::IsMember({"kernelbench", "any"}));
+        ->check(CLI::IsMember({"kernelbench", "musa-kernelbench", "any"}));
     sub->add_option("--level", levels, "only tasks of these levels, e.g. --level 1,2")->delimiter(',')->allow_extra_args(false);
     return sub->add_option("--tasks", tasks, "task set: a folder, a .py file or a JSONL file");
   };
@@ -257,7 +258,8 @@ int main(int argc, char** argv) {
 
   PortCommandOptions port;
   auto* port_app = app.add_subcommand("port", "CUDA files, folders and candidates to MUSA and back");
-  port_app->add_option("paths", port.paths, "files (.cu, .cpp, .py, CMakeLists.txt, rows in .jsonl) and folders")->required();
+  EditionCommandOptions edition;
+  port_app->add_option("paths", port.paths, "files (.cu, .cpp, .py, CMakeLists.txt, rows in .jsonl) and folders");
   port_app->add_option("--to", port.to, "whose names the text shall have")->capture_default_str()->check(CLI::IsMember({"musa", "cuda"}));
   port_app->add_option("-o,--out", port.out, "file or folder to write; one file without it goes to stdout");
   port_app->add_flag("--in-place", port.in_place, "replace the files where they stand; .cu becomes .mu");
@@ -274,9 +276,13 @@ int main(int argc, char** argv) {
   port_app->add_flag("--hidden", port.hidden, "hidden files and what git ignores, too");
   port_app->add_option("--language", port.language, "of every file, instead of what its name says")
       ->capture_default_str()
-      ->check(CLI::IsMember({"auto", "cpp", "python", "build", "text"}));
+      ->check(CLI::IsMember({"auto", "cpp", "python", "build", "answer", "text"}));
   port_app->add_option("--field", port.fields, "fields of JSONL rows that hold texts; else candidate");
   port_app->add_option("--tables", port.tables, "folder with other rename tables");
+  auto* kernelbench = port_app->add_option("--kernelbench", edition.tasks, "make the MUSA edition of this task set in the folder -o: tasks, prompts, exemplars, manifest");
+  port_app->add_option("--level", edition.level, "levels of the edition, e.g. --level 1,2; else 1, 2 and 3")->delimiter(',')->allow_extra_args(false)->needs(kernelbench);
+  port_app->add_option("--one-shot", edition.one_shot, "exemplar in the edition's prompts; none: without")->capture_default_str()->needs(kernelbench);
+  port_app->add_flag("!--no-verify", edition.verify, "do not verify the exemplars")->needs(kernelbench);
   port_app->footer(
       "Exit codes: 0 done, 1 with --strict when a person has to look at something, 2 wrong usage, 3 not written.\n"
       "Examples:\n"
@@ -284,8 +290,30 @@ int main(int argc, char** argv) {
       "  musacoder port src/kernels -o src/kernels_musa --report port.json\n"
       "  musacoder port candidate.py --diff\n"
       "  musacoder port samples.jsonl -o samples_musa.jsonl\n"
-      "  musacoder port kernel.mu --to cuda -o kernel.cu");
-  port_app->callback([&] { code = run_port(port); });
+      "  musacoder port kernel.mu --to cuda -o kernel.cu\n"
+      "  musacoder port --kernelbench kernelbench.jsonl -o musa-kernelbench");
+  port_app->callback([&] {
+    if (edition.tasks.empty() == port.paths.empty()) {
+      std::fputs("musacoder port: give files and folders, or --kernelbench and a task set\n", stderr);
+      code = 2;
+      return;
+    }
+    edition.out = port.out;
+    edition.force = port.force;
+    edition.json = port.json;
+    edition.quiet = port.quiet;
+    code = edition.tasks.empty() ? run_port(port) : run_edition(edition);
+  });
+
+  PromptCommandOptions prompt;
+  auto* prompt_app = app.add_subcommand("prompt", "the prompt that asks a model for a candidate");
+  prompt_app->add_option("task", prompt.task, "task file (.py), or with --tasks an id such as level1/19")->required();
+  prompt_app->add_option("--tasks", prompt.tasks, "task set: a folder, a .py file or a JSONL file");
+  prompt_app->add_option("--backend", prompt.backend, "cuda or musa")->capture_default_str()->check(CLI::IsMember({"cuda", "musa"}));
+  prompt_app->add_option("--one-shot", prompt.one_shot, "exemplar that is shown; none: without")->capture_default_str();
+  prompt_app->add_flag("--json", prompt.json, "print JSON");
+  prompt_app->footer("Examples:\n  musacoder prompt tasks/activation/1_relu.py --backend musa\n  musacoder prompt level1/19 --tasks kernelbench.jsonl --one-shot none");
+  prompt_app->callback([&] { code = run_prompt(prompt); });
 
   std::string shell;
   auto* completion_app = app.add_subcommand("completion", "print a completion script for bash, zsh or fish");

@@ -25,9 +25,9 @@ Result<Suite> Suite::load(const std::string& name, const std::string& path, cons
 }
 
 Result<Suite> Suite::of(task::TaskSet set, const std::string& name, const std::vector<int>& levels) {
-  if (name != "any" && name != "kernelbench")
-    return fail(Code::kInvalidArgument, "no suite is called '{}'; give kernelbench or any", name);
-  const bool kernelbench = name == "kernelbench";
+  if (name != "any" && name != "kernelbench" && name != "musa-kernelbench")
+    return fail(Code::kInvalidArgument, "no suite is called '{}'; give kernelbench, musa-kernelbench or any", name);
+  const bool kernelbench = name != "any";
   Suite suite;
   suite.name_ = name;
   suite.levels_ = levels.empty() && kernelbench ? std::vector<int>{1, 2, 3} : levels;

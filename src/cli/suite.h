@@ -4,7 +4,8 @@
 //   to 3 suite.find("level1/19");
 //
 // Suites: "kernelbench" (levels 1, 2 and 3 unless others are asked for, as in the tables of KernelBench,
-// arXiv 2502.10517, and of the MusaCoder paper) and "any", a task set of one's own with every level of it.
+// arXiv 2502.10517, and of the MusaCoder paper), "musa-kernelbench" (the same tasks, answered in MUSA; the paper's Table 4)
+// and "any", a task set of one's own with every level of it.
 #pragma once
 
 #include <string>
@@ -30,6 +31,11 @@ class Suite {
   const std::vector<const task::Task*>& tasks() const { return tasks_; }  // in the set's order
   const task::Task* find(std::string_view id) const;   // as TaskSet::find; null for tasks of other levels
   bool has_at_other_level(std::string_view id) const;  // in the set, in a level that is left out
+  // MUSA KernelBench wants MUSA: an answer in CUDA's names does not compile there, whether the virtual GPU has verified it or a
+  // card was never asked (unsupported:dialect). Such a verdict counts as kOtherDialect.
+  bool refuses(const std::string& dialect, const std::string& status) const {
+    return name_ == "musa-kernelbench" && dialect != "musa" && (status == "ok" || status == "unsupported:dialect");
+  }
   // Where the set is not what the suite is known to be: "kernelbench has 100 tasks of level 1; here are 98".
   const std::vector<std::string>& remarks() const { return remarks_; }
 
@@ -42,6 +48,9 @@ class Suite {
   std::vector<const task::Task*> tasks_;
   std::vector<std::string> remarks_;
 };
+
+// What a sample counts as in a suite that refuses its dialect.
+inline constexpr const char* kOtherDialect = "compile_error:interface";
 
 // The level as metrics name it: "1", or "" where a task has none.
 std::string level_name(const task::Task& task);

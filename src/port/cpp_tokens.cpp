@@ -35,7 +35,7 @@ class Lexer {
       include_ = Include::kNo;
       ++at_;
     } else if (c == '\\' && (peek(1) == '\n' || (peek(1) == '\r' && peek(2) == '\n'))) {
-      at_ += peek(1) == '\n' ? 2 : 3;   // a spliced line goes on
+      at_ += peek(1) == '\n' ? 2 : 3;  // a spliced line goes on
     } else if (is_blank(c)) {
       ++at_;
     } else if (starts("//")) {
@@ -63,7 +63,7 @@ class Lexer {
   void comment_line() {
     std::size_t end = at_;
     while (end < text_.size() && text_[end] != '\n') {
-      if (text_[end] == '\\' && end + 1 < text_.size()) ++end;   // a spliced comment goes on
+      if (text_[end] == '\\' && end + 1 < text_.size()) ++end;  // a spliced comment goes on
       ++end;
     }
     push(Kind::kComment, at_, std::min(end, text_.size()));
@@ -84,7 +84,8 @@ class Lexer {
     std::size_t end = at_ + 1;
     while (end < text_.size()) {
       const char c = text_[end];
-      const bool exponent = (c == '+' || c == '-') && std::string_view("eEpP").find(text_[end - 1]) != std::string_view::npos;
+      const bool exponent =
+          (c == '+' || c == '-') && std::string_view("eEpP").find(text_[end - 1]) != std::string_view::npos;
       const bool separator = c == '\'' && end + 1 < text_.size() && is_word_char(text_[end + 1]);
       if (!is_word_char(c) && c != '.' && !exponent && !separator) break;
       ++end;
@@ -129,8 +130,8 @@ class Lexer {
     return true;
   }
 
-  // at_ stands on the quote. A string ends at its line's end at the latest; what only looks like a character, such as the
-  // apostrophe of prose, is punctuation.
+  // at_ stands on the quote. A string ends at its line's end at the latest; what only looks like a character,
+  // such as the apostrophe of prose, is punctuation.
   void quoted(Kind kind, std::size_t begin) {
     const char quote = peek();
     std::size_t end = at_ + 1;
@@ -149,7 +150,9 @@ class Lexer {
   }
 
   void punct() {
-    static constexpr std::string_view kLong[] = {"<<<", ">>>", "<<=", ">>=", "->*", "...", "::", "->", "<<", ">>", "##", "<=", ">=", "==", "!=", "&&", "||", "+=", "-=", "*=", "/=", "%=", "&=", "|=", "^=", "++", "--"};
+    static constexpr std::string_view kLong[] = {"<<<", ">>>", "<<=", ">>=", "->*", "...", "::", "->", "<<",
+                                                 ">>",  "##",  "<=",  ">=",  "==",  "!=",  "&&", "||", "+=",
+                                                 "-=",  "*=",  "/=",  "%=",  "&=",  "|=",  "^=", "++", "--"};
     std::size_t size = 1;
     for (const std::string_view mark : kLong)
       if (starts(mark)) {
@@ -167,7 +170,7 @@ class Lexer {
   std::string_view text_;
   std::size_t at_ = 0;
   bool line_start_ = true;
-  bool directive_ = false;   // the last token is the "#" of a directive
+  bool directive_ = false;  // the last token is the "#" of a directive
   Include include_ = Include::kNo;
   std::vector<Token> tokens_;
 };

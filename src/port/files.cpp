@@ -19,11 +19,12 @@ namespace fs = std::filesystem;
 using json = nlohmann::ordered_json;
 
 constexpr std::uint64_t kMaxFileBytes = 1ull << 30;
-constexpr std::size_t kLookedAt = 8192;   // bytes in which a zero byte makes a file no text, as git does
+constexpr std::size_t kLookedAt = 8192;  // bytes in which a zero byte makes a file no text, as git does
 
 // What git would track below a folder; nothing where git does not know it.
 std::optional<std::set<std::string>> tracked_by_git(const std::string& folder) {
-  base::SubprocessOptions options{.argv = {"git", "-C", folder, "ls-files", "--cached", "--others", "--exclude-standard", "-z"}};
+  base::SubprocessOptions options{
+      .argv = {"git", "-C", folder, "ls-files", "--cached", "--others", "--exclude-standard", "-z"}};
   options.output_limit = 256u << 20;
   const auto result = base::run(options);
   if (!result || !result->exit.ok() || result->truncated) return std::nullopt;
@@ -40,7 +41,8 @@ Status find_below(const std::string& folder, bool hidden, std::vector<Input>& in
   const auto tracked = hidden ? std::nullopt : tracked_by_git(folder);
   std::vector<std::string> found;
   std::error_code error;
-  for (auto at = fs::recursive_directory_iterator(folder, error); !error && at != fs::recursive_directory_iterator(); at.increment(error)) {
+  for (auto at = fs::recursive_directory_iterator(folder, error);
+       !error && at != fs::recursive_directory_iterator(); at.increment(error)) {
     const std::string name = at->path().filename().string();
     const bool skipped = !hidden && name.starts_with(".");
     if (at->is_directory() && !at->is_symlink()) {
@@ -83,19 +85,24 @@ std::optional<std::pair<std::size_t, std::size_t>> member(std::string_view line,
     }
     const std::size_t end = string_end(line, at);
     const std::size_t colon = line.find_first_not_of(" \t\r", end);
-    const bool key = depth == 1 && colon != std::string_view::npos && line[colon] == ':' && json::parse(line.substr(at, end - at)) == json(name);
+    const bool key = depth == 1 && colon != std::string_view::npos && line[colon] == ':' &&
+                     json::parse(line.substr(at, end - at)) == json(name);
     at = end;
     if (!key) continue;
     const std::size_t value = line.find_first_not_of(" \t\r", colon + 1);
-    if (value != std::string_view::npos && line[value] == '"') return std::pair(value, string_end(line, value));
+    if (value != std::string_view::npos && line[value] == '"')
+      return std::pair(value, string_end(line, value));
   }
   return std::nullopt;
 }
 
 // One row: only the ported texts change, so that the rest of it keeps its bytes.
-Result<std::string> port_row(const RenameTable& table, std::string line, std::size_t number, Dialect to, const FileOptions& options, PortedFile& file) {
-  if (auto plain = base::parse_json(line); !plain || !plain->is_object()) return fail(Code::kInvalidArgument, "{}:{}: the row is no JSON object", file.path, number);
-  const bool ascii = std::all_of(line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
+Result<std::string> port_row(const RenameTable& table, std::string line, std::size_t number, Dialect to,
+                             const FileOptions& options, PortedFile& file) {
+  if (auto plain = base::parse_json(line); !plain || !plain->is_object())
+    return fail(Code::kInvalidArgument, "{}:{}: the row is no JSON object", file.path, number);
+  const bool ascii =
+      std::all_of(line.begin(), line.end(), [](char c) { return static_cast<unsigned char>(c) < 0x80; });
   bool known = false;
   for (const std::string& field : options.fields) {
     const auto place = member(line, field);
@@ -104,12 +111,15 @@ Result<std::string> port_row(const RenameTable& table, std::string line, std::si
     const auto& [begin, end] = *place;
     const std::string text = json::parse(line.substr(begin, end - begin));
     auto ported = port_text(table, text, options.language.value_or(language_of_text(text)), to, options.port);
-    if (!ported) return fail(ported.error().code, "{}:{}: {}: {}", file.path, number, field, ported.error().message);
+    if (!ported)
+      return fail(ported.error().code, "{}:{}: {}: {}", file.path, number, field, ported.error().message);
     std::string after;
     append(file, std::move(*ported), after, number);
     if (after != text) line.replace(begin, end - begin, json(after).dump(-1, ' ', ascii));
   }
-  if (!known) return fail(Code::kInvalidArgument, "{}:{}: the row has none of the fields {}; name them with --field", file.path, number, fmt::join(options.fields, ", "));
+  if (!known)
+    return fail(Code::kInvalidArgument, "{}:{}: the row has none of the fields {}; name them with --field",
+                file.path, number, fmt::join(options.fields, ", "));
   return line;
 }
 
@@ -141,14 +151,22 @@ Result<std::vector<Input>> find_files(const std::vector<std::string>& paths, boo
   for (std::string path : paths) {
     if (!base::exists(path)) return fail(Code::kNotFound, "{} does not exist", path);
     while (path.size() > 1 && path.back() == '/') path.pop_back();
-    if (base::is_directory(path)) MC_RETURN_IF_ERROR(find_below(path, hidden, inputs));
-    else inputs.push_back({path, fs::path(path).filename().string(), false});
+    if (base::is_directory(path))
+      MC_RETURN_IF_ERROR(find_below(path, hidden, inputs));
+    else
+      inputs.push_back({path, fs::path(path).filename().string(), false});
   }
   return inputs;
 }
 
-Result<PortedFile> port_file(const RenameTable& table, const Input& input, Dialect to, const FileOptions& options) {
-  PortedFile file{.path = input.path, .relative = input.relative, .before = {}, .after = {}, .renames = {}, .attention = {}};
+Result<PortedFile> port_file(const RenameTable& table, const Input& input, Dialect to,
+                             const FileOptions& options) {
+  PortedFile file{.path = input.path,
+                  .relative = input.relative,
+                  .before = {},
+                  .after = {},
+                  .renames = {},
+                  .attention = {}};
   MC_ASSIGN_OR_RETURN(file.before, base::read_file(input.path, kMaxFileBytes));
   file.language = options.language.value_or(language_of(input.relative));
   const bool text = file.before.find('\0') == std::string::npos || file.before.find('\0') > kLookedAt;
@@ -158,7 +176,8 @@ Result<PortedFile> port_file(const RenameTable& table, const Input& input, Diale
     return file;
   }
   // A README says what it says; names in it are only touched when it was asked for.
-  const bool is_meant = file.language != Language::kText || !input.from_folder || options.port.in_strings;
+  const bool is_meant = (file.language != Language::kText && file.language != Language::kAnswer) ||
+                        !input.from_folder || options.port.in_strings;
   if (!text || !is_meant || file.before.size() > kMaxTextBytes) {
     file.after = file.before;
     file.relative = with_file_name(table, input.relative, to);
@@ -176,9 +195,11 @@ Status write_files(const std::vector<PortedFile>& files, const std::string& out,
   std::map<std::string, std::string> places;
   for (const PortedFile& file : files)
     if (const auto [at, fresh] = places.emplace(file.relative, file.path); !fresh)
-      return fail(Code::kInvalidArgument, "{} and {} would both be written to {}", at->second, file.path, file.relative);
+      return fail(Code::kInvalidArgument, "{} and {} would both be written to {}", at->second, file.path,
+                  file.relative);
   const bool there = base::exists(out);
-  if (there && !force) return fail(Code::kInvalidArgument, "{} exists; give another place, or -f to write over it", out);
+  if (there && !force)
+    return fail(Code::kInvalidArgument, "{} exists; give another place, or -f to write over it", out);
   // A new folder is made beside its place and moved there when it is whole.
   const std::string folder = there ? out : fmt::format("{}.partial-{}", out, ::getpid());
   auto write_all = [&]() -> Status {
@@ -208,13 +229,16 @@ Status replace_files(const std::vector<PortedFile>& files, bool force) {
   };
   for (const PortedFile& file : files)
     if (const std::string place = place_of(file); place != file.path && base::exists(place) && !force)
-      return fail(Code::kInvalidArgument, "{} exists, and {} would be written over it; -f does", place, file.path);
+      return fail(Code::kInvalidArgument, "{} exists, and {} would be written over it; -f does", place,
+                  file.path);
   for (const PortedFile& file : files) {
     const std::string place = place_of(file);
     if (place == file.path && !file.changed()) continue;
-    MC_RETURN_IF_ERROR(base::write_file_atomic(place, file.after, base::is_executable(file.path) ? 0755 : 0644));
+    MC_RETURN_IF_ERROR(
+        base::write_file_atomic(place, file.after, base::is_executable(file.path) ? 0755 : 0644));
     std::error_code error;
-    if (place != file.path && !fs::remove(file.path, error)) return fail(Code::kInternal, "{}: {}", file.path, error.message());
+    if (place != file.path && !fs::remove(file.path, error))
+      return fail(Code::kInternal, "{}: {}", file.path, error.message());
   }
   return ok();
 }

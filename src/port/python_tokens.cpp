@@ -9,7 +9,8 @@ namespace {
 
 // Replacement fields nest in each other's format specifications and strings; real code does so once or twice.
 constexpr int kMaxNesting = 8;
-// Bytes that may be looked at for all f-strings, as a multiple of the text's: strings that nest without end cost no more.
+// Bytes that may be looked at for all f-strings, as a multiple of the text's: strings that nest without end
+// cost no more.
 constexpr std::size_t kMaxPasses = 8;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -38,15 +39,15 @@ StringEnd plain_end(std::string_view text, std::size_t body, std::string_view qu
   return {text.size(), text.size()};
 }
 
-std::optional<StringEnd> formatted_end(std::string_view text, std::size_t body, std::string_view quote, bool raw,
-                                       std::vector<Field>* fields, int depth, std::size_t& budget);
+std::optional<StringEnd> formatted_end(std::string_view text, std::size_t body, std::string_view quote,
+                                       bool raw, std::vector<Field>* fields, int depth, std::size_t& budget);
 
 // From the "{" at `open` to after its "}"; nothing when the field does not end.
-std::optional<std::size_t> field_end(std::string_view text, std::size_t open, std::string_view quote, bool raw, int depth,
-                                     std::size_t& budget) {
+std::optional<std::size_t> field_end(std::string_view text, std::size_t open, std::string_view quote,
+                                     bool raw, int depth, std::size_t& budget) {
   if (depth > kMaxNesting) return std::nullopt;
   std::vector<char> brackets;
-  bool format = false;   // after the ":" of the field
+  bool format = false;  // after the ":" of the field
   std::size_t i = open + 1;
   while (i < text.size()) {
     if (budget == 0) return std::nullopt;
@@ -67,7 +68,7 @@ std::optional<std::size_t> field_end(std::string_view text, std::size_t open, st
         auto nested = formatted_end(text, i + size, inner, inner_raw, nullptr, depth + 1, budget);
         if (nested) end = *nested;
       }
-      if (end.end == end.body_end) return std::nullopt;   // it does not end on its line
+      if (end.end == end.body_end) return std::nullopt;  // it does not end on its line
       i = end.end;
       continue;
     }
@@ -90,15 +91,15 @@ std::optional<std::size_t> field_end(std::string_view text, std::size_t open, st
   return std::nullopt;
 }
 
-std::optional<StringEnd> formatted_end(std::string_view text, std::size_t body, std::string_view quote, bool raw,
-                                       std::vector<Field>* fields, int depth, std::size_t& budget) {
+std::optional<StringEnd> formatted_end(std::string_view text, std::size_t body, std::string_view quote,
+                                       bool raw, std::vector<Field>* fields, int depth, std::size_t& budget) {
   std::size_t i = body;
   while (i < text.size()) {
     if (budget == 0) return std::nullopt;
     --budget;
     const char c = text[i];
     if (c == '\\' && !raw && i + 1 < text.size() && text[i + 1] == 'N' && text.substr(i + 2, 1) == "{") {
-      const std::size_t close = text.find('}', i);   // \N{name}
+      const std::size_t close = text.find('}', i);  // \N{name}
       i = close == std::string_view::npos ? i + 2 : close + 1;
       continue;
     }
@@ -144,8 +145,10 @@ class Lexer {
   void step() {
     const char c = peek();
     if (c == '\n') {
-      if (depth_ == 0) push(Kind::kNewline, at_ + 1);
-      else ++at_;
+      if (depth_ == 0)
+        push(Kind::kNewline, at_ + 1);
+      else
+        ++at_;
     } else if (c == '\\' && (peek(1) == '\n' || (peek(1) == '\r' && peek(2) == '\n'))) {
       at_ += peek(1) == '\n' ? 2 : 3;
     } else if (c == ' ' || c == '\t' || c == '\r' || c == '\f') {
@@ -189,8 +192,10 @@ class Lexer {
     token.formatted = prefix.find_first_of("fFtT") != std::string_view::npos;
     StringEnd end = plain_end(text_, body, quote);
     if (token.formatted) {
-      if (auto formatted = formatted_end(text_, body, quote, token.raw, &token.fields, 0, budget_)) end = *formatted;
-      else token.fields.clear();   // not an f-string that Python takes: a plain one
+      if (auto formatted = formatted_end(text_, body, quote, token.raw, &token.fields, 0, budget_))
+        end = *formatted;
+      else
+        token.fields.clear();  // not an f-string that Python takes: a plain one
     }
     token.body_end = end.body_end;
     token.end = end.end;

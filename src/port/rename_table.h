@@ -1,10 +1,12 @@
-// What CUDA's names are called on MUSA, and the other way round: the tables of runtime/musa/renames, loaded once.
+// What CUDA's names are called on MUSA, and the other way round: the tables of runtime/musa/renames, loaded
+// once.
 //
 //   MC_ASSIGN_OR_RETURN(RenameTable table, RenameTable::installed());
 //   table.name("cudaMalloc", Dialect::kMusa)->to;            // "musaMalloc"
 //   table.name("my_cuda_helper", Dialect::kMusa);            // nothing: not CUDA's, so it stays
 //
-// A table cannot be changed after it is loaded; any number of threads may read it. docs/port.md describes the files.
+// A table cannot be changed after it is loaded; any number of threads may read it. docs/port.md describes the
+// files.
 #pragma once
 
 #include <map>
@@ -22,11 +24,11 @@ namespace musacoder::port {
 // Which names a text shall have.
 enum class Dialect { kCuda, kMusa };
 inline Dialect other(Dialect dialect) { return dialect == Dialect::kCuda ? Dialect::kMusa : Dialect::kCuda; }
-const char* dialect_name(Dialect dialect);   // "cuda", "musa"
+const char* dialect_name(Dialect dialect);  // "cuda", "musa"
 
 struct Renamed {
   std::string to;
-  std::string_view group;   // "runtime", "cublas", "torch", …
+  std::string_view group;  // "runtime", "cublas", "torch", …
 };
 
 // A word that is renamed only where certain tokens stand beside it.
@@ -44,15 +46,17 @@ struct AttentionRule {
 
 class RenameTable {
  public:
-  // Reads rules.toml, attention.toml and every names_*.toml of a folder. Errors: kNotFound for a missing file;
-  // kInvalidArgument, with file and key, for what is malformed, an unknown version, or two names that become the same one.
+  // Reads rules.toml, attention.toml and every names_*.toml of a folder. Errors: kNotFound for a missing
+  // file; kInvalidArgument, with file and key, for what is malformed, an unknown version, or two names that
+  // become the same one.
   static Result<RenameTable> load(const std::string& folder);
   // The tables of this installation (base::find_runtime_dir(), musa/renames).
   static Result<RenameTable> installed();
 
   // A C++ identifier.
   std::optional<Renamed> name(std::string_view word, Dialect to) const;
-  // The path of an #include; `own`: in quotes, so that a text's own headers get the other dialect's file name.
+  // The path of an #include; `own`: in quotes, so that a text's own headers get the other dialect's file
+  // name.
   std::optional<Renamed> header(std::string_view path, bool own, Dialect to) const;
   // The name of a source file: "a.cu" → "a.mu". Nothing when its end has no counterpart.
   std::optional<Renamed> file_name(std::string_view name, Dialect to) const;
@@ -60,6 +64,8 @@ class RenameTable {
   std::optional<Renamed> python_word(std::string_view word, Dialect to) const;
   std::optional<Renamed> python_string(std::string_view body, Dialect to) const;
   std::optional<Renamed> device(std::string_view body, Dialect to) const;
+  // A product's name in prose: "CUDA", "cuBLAS".
+  std::optional<Renamed> prose_word(std::string_view word, Dialect to) const;
   // A word of CMake or make.
   std::optional<Renamed> build_word(std::string_view word, Dialect to) const;
 
@@ -100,13 +106,14 @@ class RenameTable {
   struct Open {
     int group = 0;
     std::string from, to;
-    bool any = false;   // goes on with anything, not only with a capital or a digit
+    bool any = false;  // goes on with anything, not only with a capital or a digit
   };
-  static std::optional<Renamed> find(const Map& map, std::string_view word, const std::vector<std::string>& groups);
+  static std::optional<Renamed> find(const Map& map, std::string_view word,
+                                     const std::vector<std::string>& groups);
   std::optional<Renamed> listed_or_suffixed(std::string_view word, Dialect to) const;
 
   // [0]: to CUDA, [1]: to MUSA.
-  Map names_[2], headers_[2], python_words_[2], python_strings_[2], build_words_[2];
+  Map names_[2], headers_[2], python_words_[2], python_strings_[2], prose_words_[2], build_words_[2];
   std::unordered_map<std::string, std::vector<Context>> cpp_contexts_[2], python_contexts_[2];
   std::vector<Open> open_, build_open_;
   std::vector<std::pair<std::string, std::string>> folders_, extensions_;

@@ -41,7 +41,8 @@ class TableReader {
     std::error_code error;
     for (const auto& entry : std::filesystem::directory_iterator(folder_, error))
       if (entry.path().extension() == ".toml") files.insert(entry.path().filename().string());
-    if (error) return fail(Code::kNotFound, "{}: {}; the rename tables belong there", folder_, error.message());
+    if (error)
+      return fail(Code::kNotFound, "{}: {}; the rename tables belong there", folder_, error.message());
     MC_RETURN_IF_ERROR(read_file("rules.toml", [this](const toml::table& file) { rules(file); }));
     MC_RETURN_IF_ERROR(read_file("attention.toml", [this](const toml::table& file) { attention(file); }));
     for (const std::string& file : files)
@@ -66,7 +67,8 @@ class TableReader {
       const toml::table file = toml::parse(text, path);
       use(file);
     } catch (const toml::parse_error& error) {
-      return fail(Code::kInvalidArgument, "{}:{}: {}", path, error.source().begin.line, std::string(error.description()));
+      return fail(Code::kInvalidArgument, "{}:{}: {}", path, error.source().begin.line,
+                  std::string(error.description()));
     }
     if (!error_.empty()) return fail(Code::kInvalidArgument, "{}: {}", path, error_);
     return ok();
@@ -87,7 +89,8 @@ class TableReader {
   }
 
   // Calls `use` for every table of an array; `key` names the array in complaints.
-  void each(const toml::node_view<const toml::node>& node, const std::string& key, const std::function<void(const toml::table&, const std::string&)>& use) {
+  void each(const toml::node_view<const toml::node>& node, const std::string& key,
+            const std::function<void(const toml::table&, const std::string&)>& use) {
     if (!node) return;
     const toml::array* array = node.as_array();
     if (!array) return complain(fmt::format("`{}` is no array of tables", key));
@@ -109,18 +112,23 @@ class TableReader {
     }
     for (const auto& element : *array) {
       const auto value = element.value<std::string>();
-      if (!value || value->empty()) complain(fmt::format("`{}` holds what is no text", key));
-      else all.push_back(*value);
+      if (!value || value->empty())
+        complain(fmt::format("`{}` holds what is no text", key));
+      else
+        all.push_back(*value);
     }
     return all;
   }
 
-  // A pair in both directions. A target that another name has: one of them must say one_way, and the other one comes back.
-  void pair(RenameTable::Map* maps, const std::string& from, const std::string& to, int group, bool one_way, const std::string& where) {
+  // A pair in both directions. A target that another name has: one of them must say one_way, and the other
+  // one comes back.
+  void pair(RenameTable::Map* maps, const std::string& from, const std::string& to, int group, bool one_way,
+            const std::string& where) {
     if (from.empty() || to.empty()) return;
     const auto [there, fresh] = maps[1].try_emplace(from, RenameTable::Entry{to, group});
     if (!fresh) {
-      if (there->second.to != to) complain(fmt::format("{}: {} is already {}", where, from, there->second.to));
+      if (there->second.to != to)
+        complain(fmt::format("{}: {} is already {}", where, from, there->second.to));
       return;
     }
     if (one_way) {
@@ -128,13 +136,17 @@ class TableReader {
       return;
     }
     const auto [back, back_fresh] = maps[0].try_emplace(to, RenameTable::Entry{from, group});
-    if (!back_fresh) complain(fmt::format("{}: {} and {} would both become {}; one of them must be one_way", where, from, back->second.to, to));
+    if (!back_fresh)
+      complain(fmt::format("{}: {} and {} would both become {}; one of them must be one_way", where, from,
+                           back->second.to, to));
   }
 
-  void pairs(const toml::node_view<const toml::node>& node, const std::string& key, RenameTable::Map* maps, const std::string& group_name) {
+  void pairs(const toml::node_view<const toml::node>& node, const std::string& key, RenameTable::Map* maps,
+             const std::string& group_name) {
     each(node, key, [&](const toml::table& entry, const std::string& where) {
       const std::string own = entry["group"].value_or(group_name);
-      pair(maps, text_of(entry, "from", where), text_of(entry, "to", where), group(own), entry["one_way"].value_or(false), where);
+      pair(maps, text_of(entry, "from", where), text_of(entry, "to", where), group(own),
+           entry["one_way"].value_or(false), where);
     });
   }
 
@@ -149,20 +161,25 @@ class TableReader {
       std::string to = table_.spelling_.to_musa(prefix + "A");
       to.pop_back();
       if (to == prefix) complain(fmt::format("{}: no spelling rule changes `{}`", where, prefix));
-      table_.open_.push_back({group(text_of(entry, "group", where)), prefix, to, entry["any"].value_or(false)});
+      table_.open_.push_back(
+          {group(text_of(entry, "group", where)), prefix, to, entry["any"].value_or(false)});
     });
     table_.suffixes_ = texts(file["suffixes"], "suffixes");
-    each(file["context"], "context", [&](const toml::table& entry, const std::string& where) { context(entry, where); });
+    each(file["context"], "context",
+         [&](const toml::table& entry, const std::string& where) { context(entry, where); });
     headers(file);
     python(file);
+    pairs(file["prose"]["words"], "prose.words", table_.prose_words_, "prose");
     pairs(file["build"]["words"], "build.words", table_.build_words_, "build");
     each(file["build"]["open"], "build.open", [&](const toml::table& entry, const std::string& where) {
-      table_.build_open_.push_back({group("build"), text_of(entry, "prefix", where), text_of(entry, "to", where), true});
+      table_.build_open_.push_back(
+          {group("build"), text_of(entry, "prefix", where), text_of(entry, "to", where), true});
     });
   }
 
   void version(const toml::table& file) {
-    if (file["version"].value_or(0) != kVersion) complain(fmt::format("`version` is not {}, the only one this program reads", kVersion));
+    if (file["version"].value_or(0) != kVersion)
+      complain(fmt::format("`version` is not {}, the only one this program reads", kVersion));
   }
 
   void spelling(const toml::table& file) {
@@ -170,15 +187,20 @@ class TableReader {
     each(file["spelling"], "spelling", [&](const toml::table& entry, const std::string& where) {
       SpellingRule rule{.from = text_of(entry, "from", where), .to = text_of(entry, "to", where)};
       const std::string left = entry["left"].value_or("");
-      if (!left.empty() && left != "edge") complain(fmt::format("{}: left is \"edge\" or absent, not \"{}\"", where, left));
+      if (!left.empty() && left != "edge")
+        complain(fmt::format("{}: left is \"edge\" or absent, not \"{}\"", where, left));
       rule.edge = left == "edge";
       std::string right = entry["right"].value_or("");
       std::replace(right.begin(), right.end(), '|', ' ');
       for (const std::string& part : words_of(right)) {
-        if (part == "upper") rule.upper = true;
-        else if (part == "lower") rule.lower = true;
-        else if (part == "_") rule.underscore = true;
-        else complain(fmt::format("{}: right knows upper, lower and _, not \"{}\"", where, part));
+        if (part == "upper")
+          rule.upper = true;
+        else if (part == "lower")
+          rule.lower = true;
+        else if (part == "_")
+          rule.underscore = true;
+        else
+          complain(fmt::format("{}: right knows upper, lower and _, not \"{}\"", where, part));
       }
       rules.push_back(std::move(rule));
     });
@@ -186,7 +208,8 @@ class TableReader {
     table_.spelling_ = Spelling(std::move(rules));
   }
 
-  std::vector<Context::Pattern> patterns(const toml::table& entry, const std::string& key, const std::string& where) {
+  std::vector<Context::Pattern> patterns(const toml::table& entry, const std::string& key,
+                                         const std::string& where) {
     std::vector<Context::Pattern> all;
     for (const std::string& text : texts(entry[key], where + "." + key)) all.push_back(words_of(text));
     return all;
@@ -194,10 +217,14 @@ class TableReader {
 
   void context(const toml::table& entry, const std::string& where) {
     const std::string language = text_of(entry, "language", where);
-    if (language != "cpp" && language != "python") complain(fmt::format("{}: language is cpp or python, not \"{}\"", where, language));
+    if (language != "cpp" && language != "python")
+      complain(fmt::format("{}: language is cpp or python, not \"{}\"", where, language));
     auto* maps = language == "cpp" ? table_.cpp_contexts_ : table_.python_contexts_;
-    Context forward{text_of(entry, "group", where), text_of(entry, "from", where), text_of(entry, "to", where), patterns(entry, "before", where), patterns(entry, "after", where)};
-    if (forward.before.empty() && forward.after.empty()) complain(where + ": give before, after or both; a word without a condition belongs into a list");
+    Context forward{text_of(entry, "group", where), text_of(entry, "from", where),
+                    text_of(entry, "to", where), patterns(entry, "before", where),
+                    patterns(entry, "after", where)};
+    if (forward.before.empty() && forward.after.empty())
+      complain(where + ": give before, after or both; a word without a condition belongs into a list");
     Context back = forward;
     std::swap(back.from, back.to);
     if (entry.contains("before_musa")) back.before = patterns(entry, "before_musa", where);
@@ -233,15 +260,17 @@ class TableReader {
     both("import", table_.import_);
     table_.source_keywords_ = texts(node["source_keywords"], "python.source_keywords");
     table_.source_marks_ = texts(node["source_marks"], "python.source_marks");
-    each(node["source_calls"], "python.source_calls", [&](const toml::table& entry, const std::string& where) {
-      RenameTable::SourceCall call{.name = text_of(entry, "name", where), .places = {}};
-      if (const toml::array* places = entry["places"].as_array())
-        for (const auto& place : *places) call.places.push_back(place.value_or(0));
-      table_.source_calls_.push_back(std::move(call));
-    });
+    each(node["source_calls"], "python.source_calls",
+         [&](const toml::table& entry, const std::string& where) {
+           RenameTable::SourceCall call{.name = text_of(entry, "name", where), .places = {}};
+           if (const toml::array* places = entry["places"].as_array())
+             for (const auto& place : *places) call.places.push_back(place.value_or(0));
+           table_.source_calls_.push_back(std::move(call));
+         });
   }
 
-  // One list of names; what they become is the spelling's business, except where rules.toml was exact about them.
+  // One list of names; what they become is the spelling's business, except where rules.toml was exact about
+  // them.
   void names(const toml::table& file) {
     const std::string group_name = text_of(file, "group", "the list");
     const std::string listed = text_of(file, "names", "the list");
@@ -252,7 +281,7 @@ class TableReader {
         complain(fmt::format("`names`: {} is no identifier", name));
         continue;
       }
-      if (maps[1].count(name)) continue;   // exact
+      if (maps[1].count(name)) continue;  // exact
       const std::string to = table_.spelling_.to_musa(name);
       if (to != name) pair(maps, name, to, group(group_name), false, "`names`");
     }
@@ -262,10 +291,14 @@ class TableReader {
     version(file);
     each(file["attention"], "attention", [&](const toml::table& entry, const std::string& where) {
       const AttentionRule rule{text_of(entry, "kind", where), text_of(entry, "why", where)};
-      for (const auto& word : texts(entry["words"], where + ".words")) table_.cpp_attention_.emplace(word, rule);
-      for (const auto& word : texts(entry["python"], where + ".python")) table_.python_attention_.emplace(word, rule);
-      for (const auto& prefix : texts(entry["prefixes"], where + ".prefixes")) table_.cpp_prefix_attention_.emplace_back(prefix, rule);
-      for (const auto& prefix : texts(entry["headers"], where + ".headers")) table_.header_attention_.emplace_back(prefix, rule);
+      for (const auto& word : texts(entry["words"], where + ".words"))
+        table_.cpp_attention_.emplace(word, rule);
+      for (const auto& word : texts(entry["python"], where + ".python"))
+        table_.python_attention_.emplace(word, rule);
+      for (const auto& prefix : texts(entry["prefixes"], where + ".prefixes"))
+        table_.cpp_prefix_attention_.emplace_back(prefix, rule);
+      for (const auto& prefix : texts(entry["headers"], where + ".headers"))
+        table_.header_attention_.emplace_back(prefix, rule);
     });
   }
 

@@ -17,7 +17,9 @@ std::map<std::string, std::size_t> groups_of(const std::vector<PortedFile>& file
   return groups;
 }
 
-bool breaks_way_back(const Attention& item) { return item.kind == "ambiguous" || item.kind == "one_way" || item.kind == "already_ported"; }
+bool breaks_way_back(const Attention& item) {
+  return item.kind == "ambiguous" || item.kind == "one_way" || item.kind == "already_ported";
+}
 
 // name → {to, group, count}
 json names_of(const PortedFile& file) {
@@ -35,7 +37,9 @@ json names_of(const PortedFile& file) {
 }  // namespace
 
 bool reversible(const std::vector<PortedFile>& files) {
-  return std::all_of(files.begin(), files.end(), [](const PortedFile& file) { return std::none_of(file.attention.begin(), file.attention.end(), breaks_way_back); });
+  return std::all_of(files.begin(), files.end(), [](const PortedFile& file) {
+    return std::none_of(file.attention.begin(), file.attention.end(), breaks_way_back);
+  });
 }
 
 std::string report_text(const std::vector<PortedFile>& files, Dialect to, std::size_t listed) {
@@ -44,10 +48,12 @@ std::string report_text(const std::vector<PortedFile>& files, Dialect to, std::s
     changed += file.changed();
     renames += file.renames.size();
   }
-  std::string out = fmt::format("{} of {} files changed, {} names to {}", changed, files.size(), renames, dialect_name(to));
+  std::string out =
+      fmt::format("{} of {} files changed, {} names to {}", changed, files.size(), renames, dialect_name(to));
   const auto groups = groups_of(files);
   std::string list;
-  for (const auto& [group, count] : groups) list += fmt::format("{}{} {}", list.empty() ? "" : ", ", group, count);
+  for (const auto& [group, count] : groups)
+    list += fmt::format("{}{} {}", list.empty() ? "" : ", ", group, count);
   out += list.empty() ? "\n" : ": " + list + "\n";
 
   std::map<std::string, std::vector<std::pair<const PortedFile*, const Attention*>>> kinds;
@@ -61,9 +67,11 @@ std::string report_text(const std::vector<PortedFile>& files, Dialect to, std::s
       const std::string why = item->why == last_why ? "" : ": " + item->why;
       last_why = item->why;
       const std::string row = item->row ? fmt::format("row {}:", item->row) : "";
-      out += fmt::format("  {}:{}{}:{} {}{}\n", base::printable(file->path, false), row, item->line, item->column, base::printable(item->what, false), why);
+      out += fmt::format("  {}:{}{}:{} {}{}\n", base::printable(file->path, false), row, item->line,
+                         item->column, base::printable(item->what, false), why);
     }
-    if (items.size() > listed) out += fmt::format("  … and {} more; --json lists them all\n", items.size() - listed);
+    if (items.size() > listed)
+      out += fmt::format("  … and {} more; --json lists them all\n", items.size() - listed);
   }
   return out;
 }
@@ -78,12 +86,23 @@ json report_json(const RenameTable& table, const std::vector<PortedFile>& files,
     json attention = json::array();
     for (const Attention& item : file.attention) {
       ++kinds[item.kind];
-      attention.push_back({{"line", item.line}, {"column", item.column}, {"kind", item.kind}, {"what", item.what}, {"why", item.why}});
+      attention.push_back({{"line", item.line},
+                           {"column", item.column},
+                           {"kind", item.kind},
+                           {"what", item.what},
+                           {"why", item.why}});
       if (item.row) attention.back()["row"] = item.row;
     }
     json file_groups = json::object();
     for (const auto& [group, count] : groups_of({file})) file_groups[group] = count;
-    list.push_back({{"path", file.path}, {"to", file.relative}, {"text", file.text}, {"changed", file.changed()}, {"renames", file.renames.size()}, {"groups", std::move(file_groups)}, {"names", names_of(file)}, {"attention", std::move(attention)}});
+    list.push_back({{"path", file.path},
+                    {"to", file.relative},
+                    {"text", file.text},
+                    {"changed", file.changed()},
+                    {"renames", file.renames.size()},
+                    {"groups", std::move(file_groups)},
+                    {"names", names_of(file)},
+                    {"attention", std::move(attention)}});
   }
   report["groups"] = std::move(groups);
   json counted = json::object();

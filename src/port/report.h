@@ -14,8 +14,10 @@ namespace musacoder::port {
 
 // Files, renames by group, what a person has to look at by kind, at most `listed` places of each kind.
 std::string report_text(const std::vector<PortedFile>& files, Dialect to, std::size_t listed = 20);
-// {"to", "tables", "files": [{"path", "to", "renames", "groups", "names", "attention"}], "groups", "attention_kinds", "reversible"}
-nlohmann::ordered_json report_json(const RenameTable& table, const std::vector<PortedFile>& files, Dialect to);
+// {"to", "tables", "files": [{"path", "to", "renames", "groups", "names", "attention"}], "groups",
+// "attention_kinds", "reversible"}
+nlohmann::ordered_json report_json(const RenameTable& table, const std::vector<PortedFile>& files,
+                                   Dialect to);
 
 // One of the files has something that keeps the way back from giving the original.
 bool reversible(const std::vector<PortedFile>& files);

@@ -1,4 +1,5 @@
-// A text being ported: the edits and remarks that the porters of the languages collect. Not for use outside src/port.
+// A text being ported: the edits and remarks that the porters of the languages collect. Not for use outside
+// src/port.
 #pragma once
 
 #include <string>
@@ -32,14 +33,13 @@ class Sheet {
   // The name is of the dialect that the text goes to, and would become `back` on the way back.
   void ambiguous(std::size_t offset, std::string_view name, std::string_view back);
 
-  bool has_rename(std::string_view group) const;
   Ported finish();
 
  private:
   struct Edit {
     std::size_t begin = 0, end = 0;
     std::string to;
-    std::string_view group;   // empty: no rename
+    std::string_view group;  // empty: no rename
   };
   std::size_t line_of(std::size_t offset) const;
   void already_there();
@@ -48,18 +48,19 @@ class Sheet {
   std::string_view text_;
   Dialect to_;
   PortOptions options_;
-  std::vector<std::size_t> lines_;   // offsets of line starts
-  std::vector<bool> excluded_;       // by line
+  std::vector<std::size_t> lines_;  // offsets of line starts
+  std::vector<bool> excluded_;      // by line
   std::vector<Edit> edits_;
   std::vector<std::pair<std::size_t, Attention>> attention_;
 };
 
-// The porters. `code` is what is looked at, as long as the part of the sheet's text that begins at `offset`: the text itself,
-// or a string's body with its escapes blanked out.
+// The porters. `code` is what is looked at, as long as the part of the sheet's text that begins at `offset`:
+// the text itself, or a string's body with its escapes blanked out.
 void port_cpp(Sheet& sheet, std::string_view code, std::size_t offset);
 void port_python(Sheet& sheet, std::string_view code, std::size_t offset);
 void port_build(Sheet& sheet, std::string_view code, std::size_t offset);
 void port_prose(Sheet& sheet, std::string_view code, std::size_t offset);
+void port_answer(Sheet& sheet, std::string_view code, std::size_t offset);
 
 // Remarks about C++ and Python tokens (attention.cpp).
 void attend_cpp(Sheet& sheet, std::string_view code, std::size_t offset, const std::vector<Token>& tokens);

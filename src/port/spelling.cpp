@@ -9,7 +9,7 @@ bool fits_right(const SpellingRule& rule, std::string_view rest) {
   const char c = rest[0];
   if (c == '_') return rule.underscore;
   if (c >= 'a' && c <= 'z') return rule.lower;
-  return rule.upper;   // capitals and digits
+  return rule.upper;  // capitals and digits
 }
 
 }  // namespace

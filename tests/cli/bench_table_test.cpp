@@ -155,5 +155,52 @@ TEST_F(BenchTableTest, FasterWhereTimesAreMeasured) {
   EXPECT_THAT(bench_text(report), Not(HasSubstr("measures none")));
 }
 
+// Two tasks of level 1 and one of level 2, eight samples each; what is counted was calculated by hand.
+class MusaSuiteTest : public BenchTableTest {
+ protected:
+  MusaSuiteTest() {
+    std::string rows;
+    for (const auto& [level, id] : {std::pair{1, 19}, {1, 23}, {2, 1}})
+      rows += json({{"level", level}, {"id", id}, {"code", "class Model: pass"}}).dump() + "\n";
+    suite_ = *Suite::of(*task::TaskSet::from_jsonl(rows, "suite.jsonl"), "musa-kernelbench", {});
+  }
+  judge::VerdictRow musa(std::size_t sample, const std::string& status, std::optional<double> eager = {}, const std::string& dialect = "musa") const {
+    judge::VerdictRow row = verdict(sample, status, "", eager);
+    row.verdict.dialect = dialect;
+    return row;
+  }
+};
+
+TEST_F(MusaSuiteTest, HasThePapersColumns) {
+  for (const char* task : {"level1/19", "level1/23", "level2/1"}) samples(task, 8);
+  BenchTable table(suite_, samples_, {.k = {8}});
+  for (std::size_t i = 0; i < 24; ++i) {
+    const bool solved = i < 4 || i == 16;                       // four of eight, none, one of eight
+    table.add(musa(i, solved ? "ok" : "correctness_error:values", solved ? std::optional(i < 2 ? 1.5 : 0.9) : std::nullopt));
+  }
+  const std::string text = musa_table(table.report().metrics);
+  EXPECT_THAT(text, HasSubstr("Overall"));
+  EXPECT_THAT(text, HasSubstr("L1"));
+  EXPECT_THAT(text, HasSubstr("L2"));
+  EXPECT_THAT(text, HasSubstr("Pass@8 / Avg@8 / Faster"));
+  EXPECT_THAT(text, HasSubstr("66.7 / 20.8 / 8.3"));     // 2 of 3 tasks, (4/8 + 0 + 1/8) / 3, 2 of 24 samples
+  EXPECT_THAT(text, HasSubstr("50.0 / 25.0 / 12.5"));    // level 1
+  EXPECT_THAT(text, HasSubstr("100.0 / 12.5 / 0.0"));    // level 2
+}
+
+TEST_F(MusaSuiteTest, AnswersInCudaDoNotCount) {
+  samples("level1/19", 4);
+  BenchTable table(suite_, samples_, {.k = {1}, .only_sampled = true});
+  EXPECT_TRUE(table.add(musa(0, "ok")));
+  EXPECT_TRUE(table.add(musa(1, "ok", 2.0, "cuda")));
+  EXPECT_TRUE(table.add(musa(2, "unsupported:dialect", {}, "cuda")));
+  EXPECT_TRUE(table.add(musa(3, "unsupported:ptx:x", {}, "cuda")));   // says nothing in any suite
+  const BenchReport report = table.report();
+  EXPECT_EQ(report.other_dialect, 2u);
+  EXPECT_EQ(report.metrics.overall.verified, 1u);
+  EXPECT_EQ(report.metrics.overall.decided, 3u);
+  EXPECT_THAT(bench_text(report), HasSubstr("2 samples are CUDA, not MUSA"));
+}
+
 }  // namespace
 }  // namespace musacoder::cli

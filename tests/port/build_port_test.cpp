@@ -6,11 +6,15 @@ namespace {
 
 TEST(BuildPort, SpeaksBothDialects) {
   const char* cuda =
-      "# CUDA\nfind_package(CUDAToolkit REQUIRED)\nfind_package(CUDA)\nset(CUDA_NVCC_FLAGS \"${CUDA_NVCC_FLAGS} -O3\")\n"
-      "cuda_add_executable(app main.cu src/kernels.cu \"more.cuh\")\ntarget_link_libraries(app ${CUDA_LIBRARIES} CUDA::cudart cublas my_cuda)\n";
+      "# CUDA\nfind_package(CUDAToolkit REQUIRED)\nfind_package(CUDA)\nset(CUDA_NVCC_FLAGS "
+      "\"${CUDA_NVCC_FLAGS} -O3\")\n"
+      "cuda_add_executable(app main.cu src/kernels.cu \"more.cuh\")\ntarget_link_libraries(app "
+      "${CUDA_LIBRARIES} CUDA::cudart cublas my_cuda)\n";
   const char* musa =
-      "# CUDA\nfind_package(MUSAToolkit REQUIRED)\nfind_package(MUSA)\nset(MUSA_MCC_FLAGS \"${MUSA_MCC_FLAGS} -O3\")\n"
-      "musa_add_executable(app main.mu src/kernels.mu \"more.muh\")\ntarget_link_libraries(app ${MUSA_LIBRARIES} MUSA::musart mublas my_cuda)\n";
+      "# CUDA\nfind_package(MUSAToolkit REQUIRED)\nfind_package(MUSA)\nset(MUSA_MCC_FLAGS "
+      "\"${MUSA_MCC_FLAGS} -O3\")\n"
+      "musa_add_executable(app main.mu src/kernels.mu \"more.muh\")\ntarget_link_libraries(app "
+      "${MUSA_LIBRARIES} MUSA::musart mublas my_cuda)\n";
   EXPECT_EQ(ported(cuda, Language::kBuild).text, musa);
   EXPECT_EQ(ported(musa, Language::kBuild, Dialect::kCuda).text, cuda);
   EXPECT_EQ(ported(musa, Language::kBuild).text, musa);
@@ -24,7 +28,8 @@ TEST(BuildPort, SpeaksMake) {
 }
 
 TEST(BuildPort, PointsAtWhatCMakeLacks) {
-  const Ported there = ported("project(x LANGUAGES CXX CUDA)\nset(CMAKE_CUDA_ARCHITECTURES 80)\n", Language::kBuild);
+  const Ported there =
+      ported("project(x LANGUAGES CXX CUDA)\nset(CMAKE_CUDA_ARCHITECTURES 80)\n", Language::kBuild);
   ASSERT_EQ(there.attention.size(), 2u);
   EXPECT_EQ(there.attention[0].kind, "build");
   EXPECT_EQ(there.attention[1].kind, "architecture");

@@ -15,17 +15,21 @@ struct Case {
 const Case kCases[] = {
     {"cudaMalloc(&p, n);", "musaMalloc(&p, n);"},
     {"cudaStream_t s = nullptr;", "musaStream_t s = nullptr;"},
-    {"CUdeviceptr d; cuMemAlloc(&d, n); CUresult r = CUDA_SUCCESS;", "MUdeviceptr d; muMemAlloc(&d, n); MUresult r = MUSA_SUCCESS;"},
+    {"CUdeviceptr d; cuMemAlloc(&d, n); CUresult r = CUDA_SUCCESS;",
+     "MUdeviceptr d; muMemAlloc(&d, n); MUresult r = MUSA_SUCCESS;"},
     {"cublasHandle_t h; cublasSgemm(h, CUBLAS_OP_N);", "mublasHandle_t h; mublasSgemm(h, MUBLAS_OP_N);"},
-    {"cublasLtMatmulDesc_t d = CUBLASLT_MATMUL_DESC_TRANSA;", "mublasLtMatmulDesc_t d = MUBLASLT_MATMUL_DESC_TRANSA;"},
+    {"cublasLtMatmulDesc_t d = CUBLASLT_MATMUL_DESC_TRANSA;",
+     "mublasLtMatmulDesc_t d = MUBLASLT_MATMUL_DESC_TRANSA;"},
     {"cudnnCreate(&h); CUDNN_DATA_FLOAT;", "mudnnCreate(&h); MUDNN_DATA_FLOAT;"},
     {"cufftExecC2C(p, a, b, CUFFT_FORWARD);", "mufftExecC2C(p, a, b, MUFFT_FORWARD);"},
-    {"curandState s; curand_init(1, 2, 3, &s); curand_uniform(&s);", "murandState s; murand_init(1, 2, 3, &s); murand_uniform(&s);"},
+    {"curandState s; curand_init(1, 2, 3, &s); curand_uniform(&s);",
+     "murandState s; murand_init(1, 2, 3, &s); murand_uniform(&s);"},
     {"cusparseSpMM(h); cusolverDnSgetrf(h);", "musparseSpMM(h); musolverDnSgetrf(h);"},
     {"cuptiActivityEnable(CUPTI_ACTIVITY_KIND_KERNEL);", "muptiActivityEnable(MUPTI_ACTIVITY_KIND_KERNEL);"},
     {"ncclAllReduce(a, b, n, ncclFloat);", "mcclAllReduce(a, b, n, mcclFloat);"},
     {"nvrtcCompileProgram(p, 0, 0); nvtxRangePushA(s);", "mtrtcCompileProgram(p, 0, 0); mttxRangePushA(s);"},
-    {"__nv_bfloat16 a; __nv_bfloat162 b; half2 c; __half d;", "__mt_bfloat16 a; __mt_bfloat162 b; half2 c; __half d;"},
+    {"__nv_bfloat16 a; __nv_bfloat162 b; half2 c; __half d;",
+     "__mt_bfloat16 a; __mt_bfloat162 b; half2 c; __half d;"},
     {"#if __CUDA_ARCH__ >= 800 && defined(__CUDACC__)", "#if __MUSA_ARCH__ >= 800 && defined(__MUSACC__)"},
     {"make_cuComplex(1, 2); make_cudaExtent(1, 2, 3);", "make_muComplex(1, 2); make_musaExtent(1, 2, 3);"},
     {"float inf = CUDART_INF_F;", "float inf = MUSART_INF_F;"},
@@ -36,20 +40,29 @@ const Case kCases[] = {
     {"#include <ATen/cuda/CUDAContext.h>", "#include <torch_musa/csrc/aten/musa/MUSAContext.h>"},
     {"#include <cub/cub.cuh>\n#include \"mine.cuh\"", "#include <cub/cub.cuh>\n#include \"mine.muh\""},
     {"#if __has_include(<cuda_fp8.h>)", "#if __has_include(<musa_fp8.h>)"},
-    {"#include <cute/tensor.hpp>\nusing namespace cute; cute::Tensor t; int cute = 1;", "#include <mute/tensor.hpp>\nusing namespace mute; mute::Tensor t; int cute = 1;"},
-    {"cutlass::gemm::device::Gemm g; CUTLASS_HOST_DEVICE void f();", "mutlass::gemm::device::Gemm g; MUTLASS_HOST_DEVICE void f();"},
+    {"#include <cute/tensor.hpp>\nusing namespace cute; cute::Tensor t; int cute = 1;",
+     "#include <mute/tensor.hpp>\nusing namespace mute; mute::Tensor t; int cute = 1;"},
+    {"cutlass::gemm::device::Gemm g; CUTLASS_HOST_DEVICE void f();",
+     "mutlass::gemm::device::Gemm g; MUTLASS_HOST_DEVICE void f();"},
     {"auto s = at::cuda::getCurrentCUDAStream();", "auto s = at::musa::getCurrentMUSAStream();"},
-    {"const c10::cuda::OptionalCUDAGuard g(device_of(x));", "const c10::musa::OptionalMUSAGuard g(device_of(x));"},
+    {"const c10::cuda::OptionalCUDAGuard g(device_of(x));",
+     "const c10::musa::OptionalMUSAGuard g(device_of(x));"},
     {"namespace cuda { int x; }", "namespace musa { int x; }"},
-    {"C10_CUDA_KERNEL_LAUNCH_CHECK(); C10_CUDA_CHECK(e); AT_CUDA_CHECK(e);", "C10_MUSA_KERNEL_LAUNCH_CHECK(); C10_MUSA_CHECK(e); AT_MUSA_CHECK(e);"},
-    {"TORCH_CHECK(x.is_cuda(), \"x must be a CUDA tensor\");", "TORCH_CHECK(x.is_privateuseone(), \"x must be a CUDA tensor\");"},
-    {"torch::device(torch::kCUDA); at::DeviceType::CUDA;", "torch::device(torch::kPrivateUse1); at::DeviceType::PrivateUse1;"},
+    {"C10_CUDA_KERNEL_LAUNCH_CHECK(); C10_CUDA_CHECK(e); AT_CUDA_CHECK(e);",
+     "C10_MUSA_KERNEL_LAUNCH_CHECK(); C10_MUSA_CHECK(e); AT_MUSA_CHECK(e);"},
+    {"TORCH_CHECK(x.is_cuda(), \"x must be a CUDA tensor\");",
+     "TORCH_CHECK(x.is_privateuseone(), \"x must be a CUDA tensor\");"},
+    {"torch::device(torch::kCUDA); at::DeviceType::CUDA;",
+     "torch::device(torch::kPrivateUse1); at::DeviceType::PrivateUse1;"},
     {"TORCH_LIBRARY_IMPL(mine, CUDA, m) {}", "TORCH_LIBRARY_IMPL(mine, PrivateUse1, m) {}"},
     {"torch::Device(\"cuda:1\")", "torch::Device(\"musa:1\")"},
-    {"k<<<g, b, 0, s>>>(p); __syncthreads(); __shfl_down_sync(m, v, 1);", "k<<<g, b, 0, s>>>(p); __syncthreads(); __shfl_down_sync(m, v, 1);"},
+    {"k<<<g, b, 0, s>>>(p); __syncthreads(); __shfl_down_sync(m, v, 1);",
+     "k<<<g, b, 0, s>>>(p); __syncthreads(); __shfl_down_sync(m, v, 1);"},
     {"cuda\\\nMalloc(p);", "cuda\\\nMalloc(p);"},
-    {"#define CALL(x) do { \\\n  cudaError_t e = (x); \\\n} while (0)", "#define CALL(x) do { \\\n  musaError_t e = (x); \\\n} while (0)"},
-    {"cuMemAlloc_v2_params p; cudaMemcpy_ptds_v7000_params q;", "muMemAlloc_v2_params p; musaMemcpy_ptds_v7000_params q;"},
+    {"#define CALL(x) do { \\\n  cudaError_t e = (x); \\\n} while (0)",
+     "#define CALL(x) do { \\\n  musaError_t e = (x); \\\n} while (0)"},
+    {"cuMemAlloc_v2_params p; cudaMemcpy_ptds_v7000_params q;",
+     "muMemAlloc_v2_params p; musaMemcpy_ptds_v7000_params q;"},
 };
 
 TEST(CppPort, SpeaksBothDialects) {
@@ -95,8 +108,10 @@ TEST(CppPort, ExclusionEndsWhereItSays) {
 
 TEST(CppPort, RenamesInStringsAndCommentsWhenAsked) {
   const char* text = "f(\"cudaMalloc failed on cuda:0\"); // cudaMalloc, see cuda_runtime.h";
-  EXPECT_EQ(ported(text, Language::kCpp, Dialect::kMusa, {.in_strings = true}).text, "f(\"musaMalloc failed on musa:0\"); // cudaMalloc, see cuda_runtime.h");
-  EXPECT_EQ(ported(text, Language::kCpp, Dialect::kMusa, {.in_comments = true}).text, "f(\"cudaMalloc failed on cuda:0\"); // musaMalloc, see musa_runtime.h");
+  EXPECT_EQ(ported(text, Language::kCpp, Dialect::kMusa, {.in_strings = true}).text,
+            "f(\"musaMalloc failed on musa:0\"); // cudaMalloc, see cuda_runtime.h");
+  EXPECT_EQ(ported(text, Language::kCpp, Dialect::kMusa, {.in_comments = true}).text,
+            "f(\"cudaMalloc failed on cuda:0\"); // musaMalloc, see musa_runtime.h");
 }
 
 TEST(CppPort, SaysWhereTheWayBackWouldDiffer) {
@@ -115,7 +130,9 @@ TEST(CppPort, KeepsNamesOfTheOtherDialectWithMarks) {
   const char* text = "cudaFree(a); musaFree(b);\n#define F(x) musaFree(x)\n";
   const PortOptions marks{.keep_marks = true};
   const Ported there = ported(text, Language::kCpp, Dialect::kMusa, marks);
-  EXPECT_EQ(there.text, "musaFree(a); musaFree/*MUSACODER_PORT_KEEP*/(b);\n#define F(x) musaFree/*MUSACODER_PORT_KEEP*/(x)\n");
+  EXPECT_EQ(
+      there.text,
+      "musaFree(a); musaFree/*MUSACODER_PORT_KEEP*/(b);\n#define F(x) musaFree/*MUSACODER_PORT_KEEP*/(x)\n");
   EXPECT_TRUE(there.reversible());
   EXPECT_EQ(ported(there.text, Language::kCpp, Dialect::kMusa, marks).text, there.text);
   EXPECT_EQ(cpp(there.text, Dialect::kCuda), text);
@@ -128,7 +145,8 @@ TEST(CppPort, ReportsLinesColumnsAndGroups) {
   EXPECT_EQ(there.renames[0].column, 3u);
   EXPECT_EQ(there.renames[0].from, "cudaFree");
   EXPECT_EQ(there.renames[0].to, "musaFree");
-  EXPECT_THAT(there.by_group(), testing::ElementsAre(testing::Pair("cublas", 1u), testing::Pair("runtime", 1u)));
+  EXPECT_THAT(there.by_group(),
+              testing::ElementsAre(testing::Pair("cublas", 1u), testing::Pair("runtime", 1u)));
 }
 
 TEST(CppPort, RefusesWhatIsNoText) {
@@ -139,11 +157,16 @@ TEST(CppPort, RefusesWhatIsNoText) {
 }
 
 TEST(RenameWords, SpeaksOfACandidateInItsOwnNames) {
-  EXPECT_EQ(rename_words(table(), "kernel.mu(3): error: identifier \"cudaMaloc\" is undefined; did you mean 'cudaMalloc'?", Dialect::kMusa),
-            "kernel.mu(3): error: identifier \"cudaMaloc\" is undefined; did you mean 'musaMalloc'?");
-  EXPECT_EQ(rename_words(table(), "cuda_runtime.h: at::cuda::getCurrentCUDAStream, torch.cuda, kernel.cu:7", Dialect::kMusa),
+  EXPECT_EQ(
+      rename_words(table(),
+                   "kernel.mu(3): error: identifier \"cudaMaloc\" is undefined; did you mean 'cudaMalloc'?",
+                   Dialect::kMusa),
+      "kernel.mu(3): error: identifier \"cudaMaloc\" is undefined; did you mean 'musaMalloc'?");
+  EXPECT_EQ(rename_words(table(), "cuda_runtime.h: at::cuda::getCurrentCUDAStream, torch.cuda, kernel.cu:7",
+                         Dialect::kMusa),
             "musa_runtime.h: at::musa::getCurrentMUSAStream, torch.musa, kernel.mu:7");
-  EXPECT_EQ(rename_words(table(), "musaErrorIllegalAddress on musa:0", Dialect::kCuda), "cudaErrorIllegalAddress on cuda:0");
+  EXPECT_EQ(rename_words(table(), "musaErrorIllegalAddress on musa:0", Dialect::kCuda),
+            "cudaErrorIllegalAddress on cuda:0");
   EXPECT_EQ(rename_words(table(), "", Dialect::kMusa), "");
 }
 

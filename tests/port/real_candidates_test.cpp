@@ -1,4 +1,5 @@
-// Answers of real models go to MUSA and back byte for byte, and no CUDA name that they use is unknown to the tables.
+// Answers of real models go to MUSA and back byte for byte, and no CUDA name that they use is unknown to the
+// tables.
 #include <cstdlib>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -23,7 +24,8 @@ std::vector<std::string> candidates() {
 
 TEST(RealCandidates, ComeBackIdentical) {
   const auto all = candidates();
-  if (all.empty()) GTEST_SKIP() << "no real candidates; set MUSACODER_DATA to the folder with real_candidates.jsonl";
+  if (all.empty())
+    GTEST_SKIP() << "no real candidates; set MUSACODER_DATA to the folder with real_candidates.jsonl";
   std::size_t renamed = 0;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const Language language = language_of_text(all[i]);
@@ -32,14 +34,16 @@ TEST(RealCandidates, ComeBackIdentical) {
     EXPECT_TRUE(there.reversible()) << "candidate " << i;
     EXPECT_EQ(ported(there.text, language, Dialect::kCuda).text, all[i]) << "candidate " << i;
     EXPECT_EQ(ported(there.text, language).text, there.text) << "candidate " << i << ", twice";
-    EXPECT_EQ(std::count(there.text.begin(), there.text.end(), '\n'), std::count(all[i].begin(), all[i].end(), '\n'));
+    EXPECT_EQ(std::count(there.text.begin(), there.text.end(), '\n'),
+              std::count(all[i].begin(), all[i].end(), '\n'));
   }
   EXPECT_EQ(renamed, all.size()) << "every one of them builds an extension or includes a CUDA header";
 }
 
 TEST(RealCandidates, UseNoNameThatTheTablesLack) {
   const auto all = candidates();
-  if (all.empty()) GTEST_SKIP() << "no real candidates; set MUSACODER_DATA to the folder with real_candidates.jsonl";
+  if (all.empty())
+    GTEST_SKIP() << "no real candidates; set MUSACODER_DATA to the folder with real_candidates.jsonl";
   std::vector<std::string> unknown;
   for (const std::string& candidate : all)
     for (const Attention& item : ported(candidate, language_of_text(candidate)).attention)

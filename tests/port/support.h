@@ -18,14 +18,19 @@ inline const RenameTable& table() {
   return loaded;
 }
 
-inline Ported ported(std::string_view text, Language language, Dialect to = Dialect::kMusa, const PortOptions& options = {}) {
+inline Ported ported(std::string_view text, Language language, Dialect to = Dialect::kMusa,
+                     const PortOptions& options = {}) {
   auto result = port_text(table(), text, language, to, options);
   if (!result) ADD_FAILURE() << result.error().message;
   return result ? std::move(*result) : Ported{};
 }
 
-inline std::string cpp(std::string_view text, Dialect to = Dialect::kMusa) { return ported(text, Language::kCpp, to).text; }
-inline std::string python(std::string_view text, Dialect to = Dialect::kMusa) { return ported(text, Language::kPython, to).text; }
+inline std::string cpp(std::string_view text, Dialect to = Dialect::kMusa) {
+  return ported(text, Language::kCpp, to).text;
+}
+inline std::string python(std::string_view text, Dialect to = Dialect::kMusa) {
+  return ported(text, Language::kPython, to).text;
+}
 
 // There and back, and there twice.
 inline void expect_round_trip(std::string_view text, Language language, const std::string& where) {

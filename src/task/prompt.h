@@ -1,0 +1,61 @@
+// The prompt that asks a model for a candidate, for both backends.
+//
+//   MC_ASSIGN_OR_RETURN(Prompts prompts, Prompts::installed());
+//   MC_ASSIGN_OR_RETURN(std::string text, prompts.fill(table, {.backend = "musa", .reference = task.code,
+//   .exemplar = "add"}));
+//
+// Template, words of the backends and exemplars are files of runtime/prompts (docs/musa-kernelbench.md).
+// Exemplars are kept in CUDA and ported for MUSA, as is the reference's device placement. What a prompt asks
+// for follows appendix A of the MusaCoder paper (arXiv 2606.04847) in content.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/status.h"
+#include "port/port.h"
+
+namespace musacoder::task {
+
+// A task of our own with an answer that verifies: what a one-shot prompt shows.
+struct Exemplar {
+  std::string name, task, answer;
+};
+
+struct PromptRequest {
+  std::string backend = "cuda";  // a table of backends.toml: "cuda" or "musa"
+  std::string reference;         // the task's code, in CUDA's names or without any device's
+  std::string exemplar;          // its name; empty: none
+};
+
+class Prompts {
+ public:
+  // Reads kernel.md, backends.toml and exemplars/*/{task.py,answer.py}. Errors: kNotFound; kInvalidArgument
+  // with the file for what is malformed, such as a placeholder that no backend fills.
+  static Result<Prompts> load(const std::string& folder);
+  static Result<Prompts> installed();
+
+  // Errors: kInvalidArgument for an unknown backend or exemplar (the message lists those there are) or a
+  // reference that is no text.
+  Result<std::string> fill(const port::RenameTable& table, const PromptRequest& request) const;
+  // In CUDA, by name.
+  const std::vector<Exemplar>& exemplars() const { return exemplars_; }
+  Result<Exemplar> exemplar(const port::RenameTable& table, const std::string& name,
+                            const std::string& backend) const;
+  // SHA-256 of template and words: the version of a prompt, without its task.
+  const std::string& hash() const { return hash_; }
+
+ private:
+  std::string template_;
+  std::map<std::string, std::map<std::string, std::string>> backends_;
+  std::vector<Exemplar> exemplars_;
+  std::string hash_;
+};
+
+// A task's code for a backend: MUSA's gets its device placement and wording (`.cuda()` → `.musa()`, "cuda" →
+// "musa", also in docstrings and comments).
+Result<std::string> code_for(const port::RenameTable& table, const std::string& code,
+                             const std::string& backend);
+
+}  // namespace musacoder::task

@@ -1,0 +1,3 @@
+int a = cudaSuccess;
+#define X "never ended
+int b = cudaSuccess; ÿş cudaFreeÃ© cafÃ©cudaFree cudaFree
