@@ -6,14 +6,23 @@
 //   {"op":"decode","ids":[[1,2]],"skip":false}                        → {"texts":["hi"],"streamed":["hi"]}
 //   {"op":"split","pattern":"…","hex":[…]}                            → {"words":[["…"]],"scanned":true}
 //   {"op":"normalize","form":"NFC","texts":[…]}                       → {"texts":[…]}
+//   {"op":"blocks"}                                                   → {"Q4_0":[2,32,18,true],…}
+//   {"op":"dequantize","type":2,"hex":["…"]}                          → {"hex":["…"]}
+//   {"op":"gguf","path":"x.gguf"}                                     → {"metadata":{…},"tensors":[…]}
+//   {"op":"import","path":"x.gguf","out":"DIR","dtype":"F32"}         → {"notes":[…]}
+//   {"op":"save","path":"DIR","out":"DIR","changed":{"name":"hex"}}   → {}
+//   {"op":"rewrite","path":"DIR","out":"DIR","shard":1000}            → {}
 //
 // A failure is {"error":"…"}.
 #include <cstdio>
 #include <iostream>
 #include <nlohmann/json.hpp>
+#include <memory>
 #include <optional>
 #include <string>
 
+#include "llm/checkpoint/checkpoint_writer.h"
+#include "llm/checkpoint/gguf_import.h"
 #include "llm/tokenizer/tokenizer.h"
 #include "llm/tokenizer/unicode.h"
 
@@ -84,6 +93,82 @@ json normalized(const json& request) {
   return {{"texts", texts}};
 }
 
+std::string hex_of(std::string_view bytes) {
+  std::string text;
+  for (const char c : bytes) text += fmt::format("{:02x}", static_cast<unsigned char>(c));
+  return text;
+}
+
+json blocks() {
+  json all = json::object();
+  for (std::uint32_t i = 0; i < 64; ++i)
+    if (const auto block = ggml_block(static_cast<GgmlType>(i))) all[block->name] = {i, block->elements, block->bytes, block->readable};
+  return all;
+}
+
+json dequantized(const json& request) {
+  const auto type = static_cast<GgmlType>(request.at("type").get<std::uint32_t>());
+  const std::string bytes = texts_of(request)[0];
+  const auto block = ggml_block(type);
+  std::vector<float> values(bytes.size() / block->bytes * block->elements);
+  if (!dequantize_blocks(type, bytes, values.data())) return {{"error", "not read"}};
+  return {{"hex", {hex_of({reinterpret_cast<const char*>(values.data()), values.size() * 4})}}};
+}
+
+json value_json(const Gguf& file, const std::string& key, const GgufValue& value) {
+  if (value.type == GgufType::kString) return std::string(value.text);
+  if (value.type == GgufType::kBool) return *file.boolean(key);
+  if (value.type == GgufType::kArray) {
+    json all = {{"element", static_cast<int>(value.element)}, {"count", value.count}, {"hex", hex_of(value.data)}, {"texts", value.texts}};
+    for (const GgufValue& one : value.arrays) all["arrays"].push_back(value_json(file, key, one));
+    return all;
+  }
+  if (value.type == GgufType::kU64) return value.bits;
+  if (const auto whole = file.integer(key)) return *whole;
+  return *file.number(key);
+}
+
+json gguf(const json& request) {
+  const auto file = Gguf::open(request.at("path"));
+  if (!file) return error_of(file.error());
+  json metadata = json::object(), tensors = json::array();
+  for (const auto& [key, value] : (*file)->metadata()) metadata[key] = value_json(**file, key, value);
+  for (const GgufTensor& t : (*file)->tensors()) tensors.push_back({t.name, t.shape, ggml_block(t.type)->name, t.offset, t.bytes.size()});
+  return {{"version", (*file)->version()}, {"metadata", metadata}, {"tensors", tensors}};
+}
+
+json imported(const json& request) {
+  auto file = Gguf::open(request.at("path"));
+  if (!file) return error_of(file.error());
+  auto model = import_gguf(*file, *parse_dtype(request.at("dtype").get<std::string>()));
+  if (!model) return error_of(model.error());
+  const auto status = write_checkpoint({.tensors = model->tensors, .files = {{"config.json", model->config}}}, request.at("out"));
+  return status ? json{{"notes", model->notes}} : error_of(status.error());
+}
+
+json saved(const json& request) {
+  const auto source = Checkpoint::open(request.at("path"));
+  if (!source) return error_of(source.error());
+  std::vector<NewTensor> changed;
+  const json given = request.value("changed", json::object());
+  for (const auto& [name, hex] : given.items()) {
+    const TensorView* old = source->find(name);
+    auto bytes = std::make_shared<std::string>(unhex(hex.get<std::string>()));
+    changed.push_back({name, old ? old->dtype : DType::kF32, old ? old->shape : Shape{}, [bytes]() -> Result<std::string_view> { return *bytes; }});
+  }
+  const auto status = save_checkpoint(*source, request.at("out"), changed);
+  return status ? json::object() : error_of(status.error());
+}
+
+json rewritten(const json& request) {
+  const auto source = Checkpoint::open(request.at("path"));
+  if (!source) return error_of(source.error());
+  NewCheckpoint fresh{.max_shard_bytes = request.at("shard")};
+  for (const TensorView& tensor : source->tensors()) fresh.tensors.push_back(same_tensor(tensor));
+  const auto status = write_checkpoint(fresh, request.at("out"));
+  return status ? json::object() : error_of(status.error());
+}
+
 json answer(const json& request) {
   const std::string op = request.at("op");
   if (op == "open") {
@@ -95,6 +180,12 @@ json answer(const json& request) {
   if (op == "encode") return encode(request);
   if (op == "decode") return decode(request);
   if (op == "split") return split(request);
+  if (op == "blocks") return blocks();
+  if (op == "dequantize") return dequantized(request);
+  if (op == "gguf") return gguf(request);
+  if (op == "import") return imported(request);
+  if (op == "save") return saved(request);
+  if (op == "rewrite") return rewritten(request);
   if (op == "normalize") return normalized(request);
   if (op == "tokenizer_json") return {{"text", tokenizer_json(tokenizer->spec())}};
   return {{"error", "unknown op"}};

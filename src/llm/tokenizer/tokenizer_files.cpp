@@ -6,6 +6,9 @@
 #include "base/files.h"
 #include "base/json_lines.h"
 #include "base/terminal.h"
+#include "llm/checkpoint/gguf.h"
+#include "llm/checkpoint/mapped_file.h"
+#include "llm/tokenizer/gguf_tokenizer.h"
 #include "llm/tokenizer/tokenizer.h"
 
 namespace musacoder::llm {
@@ -52,7 +55,12 @@ Result<TokenizerSpec> read_old_files(const std::string& folder) {
 
 Result<TokenizerSpec> read_tokenizer(const std::string& path) {
   if (!base::exists(path)) return fail(Code::kNotFound, "{} does not exist", path);
-  if (!base::is_directory(path)) return read_json_file(path);
+  if (!base::is_directory(path)) {
+    MC_ASSIGN_OR_RETURN(auto file, MappedFile::open(path));
+    if (!Gguf::looks_like(file->bytes())) return read_json_file(path);
+    MC_ASSIGN_OR_RETURN(auto gguf, Gguf::parse(file->bytes(), path));
+    return read_gguf_tokenizer(*gguf);
+  }
   const bool modern = base::exists(path + "/tokenizer.json");
   if (!modern && !base::exists(path + "/vocab.json"))
     return fail(Code::kNotFound, "{} has neither tokenizer.json nor vocab.json with merges.txt", path);
