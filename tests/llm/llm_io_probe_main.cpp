@@ -6,6 +6,9 @@
 //   {"op":"decode","ids":[[1,2]],"skip":false}                        → {"texts":["hi"],"streamed":["hi"]}
 //   {"op":"split","pattern":"…","hex":[…]}                            → {"words":[["…"]],"scanned":true}
 //   {"op":"normalize","form":"NFC","texts":[…]}                       → {"texts":[…]}
+//   {"op":"template","source":"…","context":{…},"now":0}              → {"text":"…","spans":[[0,3]]}
+//   {"op":"chat","source":"…","named":{…},"request":{…}}              → {"text":"…","spans":[…]}
+//   {"op":"chat_source","path":"DIR"}                                 → {"source":"…"}
 //   {"op":"blocks"}                                                   → {"Q4_0":[2,32,18,true],…}
 //   {"op":"dequantize","type":2,"hex":["…"]}                          → {"hex":["…"]}
 //   {"op":"gguf","path":"x.gguf"}                                     → {"metadata":{…},"tensors":[…]}
@@ -16,11 +19,13 @@
 // A failure is {"error":"…"}.
 #include <cstdio>
 #include <iostream>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <memory>
 #include <optional>
 #include <string>
 
+#include "llm/chat/chat_template.h"
 #include "llm/checkpoint/checkpoint_writer.h"
 #include "llm/checkpoint/gguf_import.h"
 #include "llm/tokenizer/tokenizer.h"
@@ -169,6 +174,34 @@ json rewritten(const json& request) {
   return status ? json::object() : error_of(status.error());
 }
 
+json rendered_json(const Result<jinja::Rendered>& out) {
+  if (!out) return error_of(out.error());
+  json spans = json::array();
+  for (const auto& span : out->generations) spans.push_back({span.begin, span.end});
+  return {{"text", out->text}, {"spans", spans}};
+}
+
+json templated(const nlohmann::ordered_json& request) {
+  const auto parsed = jinja::Template::parse(request.at("source").get<std::string>());
+  if (!parsed) return error_of(parsed.error());
+  return rendered_json(parsed->render(request.at("context"), {.now_s = request.value("now", -1.0), .max_steps = request.value("steps", std::uint64_t{2'000'000})}));
+}
+
+json chat(const nlohmann::ordered_json& request) {
+  auto made = ChatTemplate::create(request.at("source").get<std::string>(), request.value("named", std::map<std::string, std::string>()));
+  if (!made) return error_of(made.error());
+  const auto& r = request.at("request");
+  const auto text = [&](const char* name) { return r.contains(name) ? r[name].dump() : std::string(); };
+  return rendered_json(made->render({.messages = text("messages"), .tools = text("tools"), .documents = text("documents"), .variables = text("variables"),
+                                     .add_generation_prompt = r.value("add_generation_prompt", false),
+                                     .continue_final_message = r.value("continue_final_message", false), .now_s = r.value("now", -1.0)}));
+}
+
+json chat_source(const json& request) {
+  auto opened = ChatTemplate::open(request.at("path"), request.value("which", "default"));
+  return opened ? json{{"source", opened->source()}} : error_of(opened.error());
+}
+
 json answer(const json& request) {
   const std::string op = request.at("op");
   if (op == "open") {
@@ -180,6 +213,7 @@ json answer(const json& request) {
   if (op == "encode") return encode(request);
   if (op == "decode") return decode(request);
   if (op == "split") return split(request);
+  if (op == "chat_source") return chat_source(request);
   if (op == "blocks") return blocks();
   if (op == "dequantize") return dequantized(request);
   if (op == "gguf") return gguf(request);
@@ -198,7 +232,9 @@ int main() {
   while (std::getline(std::cin, line)) {
     json reply;
     try {
-      reply = answer(json::parse(line));
+      const auto ordered = nlohmann::ordered_json::parse(line);   // templates see keys in their order
+      const std::string op = ordered.at("op");
+      reply = op == "template" ? templated(ordered) : op == "chat" ? chat(ordered) : answer(json::parse(line));
     } catch (const json::exception& error) {
       reply = {{"error", error.what()}};
     }
