@@ -14,7 +14,7 @@ help:            ## this list
 setup:           ## install what the project needs (system packages, .venv)
 	@scripts/setup
 
-$(STAMP): scripts/setup requirements.txt requirements-dev.txt requirements-nvcc.txt
+$(STAMP): scripts/setup requirements.txt requirements-dev.txt requirements-nvcc.txt requirements-llm-test.txt
 	@scripts/setup
 
 build: $(STAMP)  ## the program, at build/musacoder

@@ -180,4 +180,26 @@ struct PromptCommandOptions {
 };
 int run_prompt(const PromptCommandOptions& options);
 
+// Models on disk (docs/llm.md), without running them. 0; 1 when --check finds something; 2 for wrong usage.
+struct ModelInspectOptions {
+  std::string model;                // folder, .safetensors or .gguf
+  bool tensors = false, check = false, json = false;
+};
+int run_model_inspect(const ModelInspectOptions& options);
+struct ModelTokenizeOptions {
+  std::string model, text;          // text empty or "-": stdin
+  std::string chat;                 // JSON file with a conversation, "-" for stdin; empty: none
+  std::string variables;            // JSON object for the chat template
+  bool generation_prompt = false, plain = false, no_template_tokens = false, show_text = false;
+  bool lines = false, decode = false, skip_special = false, ids = false, json = false;
+};
+int run_model_tokenize(const ModelTokenizeOptions& options);
+// GGUF to a folder in Hugging Face's layout.
+struct ModelConvertOptions {
+  std::string model, out, dtype = "bfloat16";
+  double shard_gb = 5;
+  bool without_tokenizer = false;
+};
+int run_model_convert(const ModelConvertOptions& options);
+
 }  // namespace musacoder::cli

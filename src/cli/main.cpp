@@ -315,6 +315,47 @@ int main(int argc, char** argv) {
   prompt_app->footer("Examples:\n  musacoder prompt tasks/activation/1_relu.py --backend musa\n  musacoder prompt level1/19 --tasks kernelbench.jsonl --one-shot none");
   prompt_app->callback([&] { code = run_prompt(prompt); });
 
+  ModelInspectOptions inspect;
+  ModelTokenizeOptions tokenize;
+  ModelConvertOptions convert;
+  auto* model_app = app.add_subcommand("model", "look at models on disk: weights, tokenizers, chat templates");
+  model_app->require_subcommand(1);
+  auto* inspect_app = model_app->add_subcommand("inspect", "architecture, tensors, types, tokenizer facts");
+  inspect_app->add_option("model", inspect.model, "a Hugging Face folder, a .safetensors or a .gguf file")->required();
+  inspect_app->add_flag("--tensors", inspect.tensors, "list every tensor");
+  inspect_app->add_flag("--check", inspect.check, "verify that all of it fits and every weight is a finite number");
+  inspect_app->add_flag("--json", inspect.json, "print JSON");
+  inspect_app->footer("Exit codes: 0 done, 1 --check found something, 2 wrong usage.\nExample:\n  musacoder model inspect Qwen3-0.6B --check");
+  inspect_app->callback([&] { code = run_model_inspect(inspect); });
+  auto* tokenize_app = model_app->add_subcommand("tokenize", "text to token ids, or back");
+  tokenize_app->add_option("model", tokenize.model, "a Hugging Face folder, a tokenizer.json or a .gguf file")->required();
+  tokenize_app->add_option("text", tokenize.text, "the text; else stdin");
+  auto* chat_option = tokenize_app->add_option("--chat", tokenize.chat, "JSON file with messages (and tools, variables), through the model's chat template; - for stdin");
+  tokenize_app->add_option("--variables", tokenize.variables, "JSON object for the template, e.g. {\"enable_thinking\": false}")->needs(chat_option);
+  tokenize_app->add_flag("--generation-prompt", tokenize.generation_prompt, "end where the model is to answer")->needs(chat_option);
+  tokenize_app->add_flag("--text", tokenize.show_text, "print the chat template's text instead of its tokens")->needs(chat_option);
+  tokenize_app->add_flag("--plain", tokenize.plain, "recognise no added token: what <|im_end|> looks like in a text from outside");
+  tokenize_app->add_flag("--no-template-tokens", tokenize.no_template_tokens, "without what the tokenizer puts around a text, such as <s>");
+  tokenize_app->add_flag("--lines", tokenize.lines, "each line of stdin is a text of its own");
+  auto* decode_flag = tokenize_app->add_flag("--decode", tokenize.decode, "ids in, text out");
+  tokenize_app->add_flag("--skip-special", tokenize.skip_special, "leave special tokens out of the text")->needs(decode_flag);
+  tokenize_app->add_flag("--ids", tokenize.ids, "print the ids alone");
+  tokenize_app->add_flag("--json", tokenize.json, "print JSON: ids and pieces");
+  tokenize_app->footer(
+      "Examples:\n"
+      "  musacoder model tokenize Qwen3-0.6B 'Hello <|im_end|>'\n"
+      "  musacoder model tokenize smollm2.gguf --chat messages.json --generation-prompt --ids\n"
+      "  musacoder model tokenize Qwen3-0.6B --lines --json < texts.txt");
+  tokenize_app->callback([&] { code = run_model_tokenize(tokenize); });
+  auto* convert_app = model_app->add_subcommand("convert", "a GGUF file to a Hugging Face folder");
+  convert_app->add_option("model", convert.model, "MODEL.gguf (llama, qwen2, qwen3)")->required();
+  convert_app->add_option("out", convert.out, "folder; an older checkpoint there is replaced")->required();
+  convert_app->add_option("--dtype", convert.dtype, "type of the weights")->capture_default_str()->check(CLI::IsMember({"bfloat16", "float32"}));
+  convert_app->add_option("--shard-gb", convert.shard_gb, "largest file, in 10^9 bytes")->capture_default_str()->check(CLI::Range(0.001, 1e6));
+  convert_app->add_flag("--without-tokenizer", convert.without_tokenizer, "the weights alone, where the tokenizer cannot be read");
+  convert_app->footer("Example:\n  musacoder model convert SmolLM2-135M-Instruct.Q4_1.gguf smollm2");
+  convert_app->callback([&] { code = run_model_convert(convert); });
+
   std::string shell;
   auto* completion_app = app.add_subcommand("completion", "print a completion script for bash, zsh or fish");
   completion_app->add_option("shell", shell, "bash, zsh or fish")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
