@@ -9,6 +9,8 @@
 namespace musacoder::port {
 namespace {
 
+constexpr std::size_t kCallTokens = 512;  // a call of a shuffle with more is looked at no further
+
 constexpr const char* kWarpWhy =
     "assumes a warp of 32 threads, which S5000 has but S80 and S4000 (128) have not; use warpSize";
 constexpr const char* kMaskWhy =
@@ -159,7 +161,7 @@ class CppAttention {
     if (text(at) != "(") return;
     int depth = 0, arguments = 1;
     std::size_t last = kNone;
-    for (; at < tokens_.size(); ++at) {
+    for (; at < std::min(tokens_.size(), i + kCallTokens); ++at) {
       const std::string_view t = text(at);
       if (t == "(" || t == "[" || t == "{") ++depth;
       if ((t == ")" || t == "]" || t == "}") && --depth == 0) break;

@@ -150,6 +150,8 @@ std::vector<Token> prose_tokens(std::string_view text) {
   return tokens;
 }
 
+constexpr std::size_t kPathTokens = 32;
+
 class ProsePorter {
  public:
   ProsePorter(Sheet& sheet, std::string_view code, std::size_t offset)
@@ -184,7 +186,7 @@ class ProsePorter {
     *last = i;
     // A path or a file name: words joined by "/", "." and "-".
     std::size_t end = i;
-    while (touches(end)) {
+    while (touches(end) && end - i < kPathTokens) {
       const char c = code_[tokens_[end + 1].begin];
       if (tokens_[end + 1].kind != Kind::kWord && !(c == '/' || c == '.' || c == '-')) break;
       ++end;

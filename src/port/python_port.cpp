@@ -9,6 +9,11 @@
 namespace musacoder::port {
 namespace {
 
+// Bounds on the search for C++ in variables, so that a text made to be slow is not: passes over assignments,
+// tokens of an annotation, and tokens looked at for each token of the text.
+constexpr int kPasses = 8;
+constexpr std::size_t kAnnotation = 64, kScans = 64;
+
 constexpr std::string_view kMusaImport = "import torch_musa";
 
 // A string's body as the C++ compiler will see it, byte for byte at the same places: escapes are blanked out,
@@ -44,7 +49,12 @@ class PythonPorter {
  public:
   // `file`: a whole file, with imports; not an expression within a string.
   PythonPorter(Sheet& sheet, std::string_view code, std::size_t offset, bool file)
-      : sheet_(sheet), code_(code), offset_(offset), file_(file), tokens_(python_tokens(code)) {}
+      : sheet_(sheet),
+        code_(code),
+        offset_(offset),
+        file_(file),
+        tokens_(python_tokens(code)),
+        scans_(kScans * tokens_.size()) {}
 
   void run() {
     find_sources();
@@ -86,9 +96,9 @@ class PythonPorter {
 
   // Past the argument or right-hand side that begins at i: to a "," or closing bracket of its own depth, or a
   // line's end.
-  std::size_t expression_end(std::size_t i, bool at_comma) const {
+  std::size_t expression_end(std::size_t i, bool at_comma) {
     int depth = 0;
-    for (; i < tokens_.size(); ++i) {
+    for (; i < tokens_.size() && scans_ > 0; ++i, --scans_) {
       if (is_newline(i) && depth == 0) return i;
       const std::string_view t = kind(i) == Kind::kPunct ? text(i) : std::string_view();
       if (t == "(" || t == "[" || t == "{") ++depth;
@@ -123,14 +133,15 @@ class PythonPorter {
         if (text(i) == call.name && text(i + 1) == "(") take_places(i + 2, call.places);
     }
     // What those names are given: NAME = …, NAME += …, NAME: str = …
-    for (std::size_t known = 0; known != source_names_.size();) {
+    std::size_t known = 0;
+    for (int pass = 0; pass < kPasses && known != source_names_.size(); ++pass) {
       known = source_names_.size();
       for (std::size_t i = 0; i + 1 < tokens_.size(); ++i) {
         if (kind(i) != Kind::kWord || !source_names_.count(text(i)) || (i > 0 && text(i - 1) == "."))
           continue;
         std::size_t k = i + 1;
         if (text(k) == ":")
-          while (k < tokens_.size() && text(k) != "=" && !is_newline(k)) ++k;
+          while (k < std::min(tokens_.size(), i + kAnnotation) && text(k) != "=" && !is_newline(k)) ++k;
         if (text(k) == "+" || text(k) == "%") ++k;
         if (text(k) != "=" || text(k + 1) == "=") continue;
         const bool argument = i > 0 && (text(i - 1) == "(" || text(i - 1) == ",");
@@ -141,7 +152,7 @@ class PythonPorter {
 
   void take_places(std::size_t begin, const std::vector<int>& places) {
     std::size_t i = begin;
-    for (int place = 0; i < tokens_.size(); ++place) {
+    for (int place = 0; i < tokens_.size() && scans_ > 0; ++place) {
       const std::size_t end = expression_end(i, true);
       const bool keyword = kind(i) == Kind::kWord && text(i + 1) == "=";
       if (!keyword && std::find(places.begin(), places.end(), place) != places.end()) take_sources(i, end);
@@ -328,6 +339,7 @@ class PythonPorter {
   std::size_t offset_;
   bool file_;
   std::vector<Token> tokens_;
+  std::size_t scans_;
   std::set<std::size_t> sources_;            // tokens that hold C++
   std::set<std::string_view> source_names_;  // variables that hold C++
   std::optional<std::size_t> import_at_, added_import_, lost_import_;
