@@ -17,7 +17,7 @@ import torch
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "runtime" / "python"))
 
-from musaref.device.arena import _cudart  # noqa: E402
+import gpu_vendor  # noqa: E402
 from musaref.tree import DTYPES, dtype_name  # noqa: E402
 
 
@@ -53,13 +53,13 @@ class _Mapped:
 
     def __init__(self, node, device):
         torch.zeros(1, device=device)
-        self.runtime = _cudart()
+        self.runtime = gpu_vendor.CUDA.runtime()
         handle = _Handle.from_buffer_copy(bytes.fromhex(node["handle"]))
         pointer = ctypes.c_void_p()
         self.runtime.cudaIpcOpenMemHandle.argtypes = [ctypes.POINTER(ctypes.c_void_p), _Handle, ctypes.c_uint]
         code = self.runtime.cudaIpcOpenMemHandle(ctypes.byref(pointer), handle, 1)
         if code:
-            raise RuntimeError(f"cudaIpcOpenMemHandle: {self.runtime.cudaGetErrorName(code).decode()} {node.get('handle_error', '')}")
+            raise RuntimeError(f"cudaIpcOpenMemHandle: {gpu_vendor.CUDA.error_name(self.runtime, code)} {node.get('handle_error', '')}")
         self.pointer = pointer.value
         self.__cuda_array_interface__ = {"shape": (node["bytes"],), "typestr": "|u1", "data": (self.pointer, False), "version": 2,
                                          "strides": None}

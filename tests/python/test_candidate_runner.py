@@ -68,7 +68,7 @@ def test_the_whole_way(runner):
     assert runner.builds == [{
         "name": "scale", "kind": "inline", "files": {}, "cpp_sources": ["torch::Tensor scale(torch::Tensor x);"],
         "cuda_sources": ["// kernel"], "functions": {"scale": "scale"}, "extra_cflags": [], "extra_cuda_cflags": ["-O3"],
-        "extra_ldflags": [], "extra_include_paths": [], "with_cuda": True, "no_implicit_headers": False}]
+        "extra_ldflags": [], "extra_include_paths": [], "with_cuda": True, "no_implicit_headers": False, "dialect": "cuda"}]
     x = runner.place([1, 2, 3, 4], [2, 2])
     event = runner.forward(x)
     assert event["event"] == "output", event
