@@ -939,7 +939,7 @@ void Run::sanitize() {
   }
   stage("sanitize");
   StageTimer timer(verdict_, "sanitize");
-  const auto sanitizer = find_compute_sanitizer();
+  const auto sanitizer = lane_.device->name() == "cuda" ? find_compute_sanitizer() : std::nullopt;
   if (!sanitizer) return sanitize_on_virtual_gpu();
   for (const std::string& tool : config_.sanitize) {
     auto scratch = base::TempDir::create_in(lane_.scratch_root.path(), "sanitizer");

@@ -155,11 +155,12 @@ class Measurement {
     const int expected = std::max(2, (enough + kCallsAHandover - 1) / kCallsAHandover);
     const int watched = static_cast<int>(std::random_device{}() % static_cast<unsigned>(std::min(expected - 1, 2))) + 1;
     double total_ms = 0;
-    for (int handover = 0; handover < kMaxHandovers && static_cast<int>(ms.size()) < c_.config.timed_calls; ++handover) {
+    // Not without the hand-over that is watched, however few calls are asked for.
+    for (int handover = 0; handover < kMaxHandovers && (static_cast<int>(ms.size()) < c_.config.timed_calls || handover <= watched); ++handover) {
       if (total_ms > kEnoughMs && ms.size() >= kFewestCalls && handover > watched) break;
       if (c_.cancelled && c_.cancelled()) return end;
       const bool watching = handover == watched;
-      int left = c_.config.timed_calls - static_cast<int>(ms.size());
+      int left = std::max(1, c_.config.timed_calls - static_cast<int>(ms.size()));
       if (ms.size() >= kFewestCalls)   // as many as are still worth their time
         left = std::clamp(static_cast<int>(std::ceil((kEnoughMs - total_ms) / std::max(total_ms / static_cast<double>(ms.size()), 1e-6))), 1, left);
       const int wanted = std::min(watching ? kWatchedCalls : left, per_handover_);

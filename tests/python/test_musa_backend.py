@@ -76,6 +76,18 @@ def test_times_against_eager_alone(standin):
     assert verdict["speedup_eager"] > 0 and verdict["speedup_compile"] is None
 
 
+def test_few_timed_calls_are_watched_too(standin):
+    verdict = judge(standin, "relu_load_inline", "--timed-calls", "2", "--baselines", "none")
+    assert verdict["status"] == "ok", verdict["cause"]
+    assert len(verdict["timing"]["candidate"]["ms"]) >= 2 and verdict["timing"]["verified_calls"] > len(verdict["timing"]["candidate"]["ms"])
+
+
+def test_the_virtual_gpu_looks_where_no_sanitizer_can(standin):
+    verdict = judge(standin, "relu_load_inline", "--no-timing", "--sanitize", "memcheck")
+    assert verdict["status"] == "ok", verdict["cause"]
+    assert [(one["tool"], one["ran"], one["findings"]) for one in verdict["sanitized"]] == [("vgpu", True, 0)]
+
+
 @pytest.mark.parametrize("name,status", [("torch_fallback", "cheating:disallowed_aten"), ("syntax_error", "compile_error:syntax"),
                                          ("wrong_tail", "correctness_error:values")])
 def test_others_do_not(standin, name, status):
