@@ -263,7 +263,7 @@ def corpus():
     """What the small tokenizers are trained on: this tree's documents and sources, and the words above."""
     texts = [_word + space for _word in _WORDS for space in _SPACES[:6]]
     for pattern in ("docs/*.md", "src/*/*.h", "runtime/python/*/*.py"):
-        for path in sorted(glob.glob(os.path.join(ROOT, pattern)))[:40]:
+        for path in sorted(glob.glob(os.path.join(ROOT, pattern)))[:12]:
             texts.append(Path(path).read_text(encoding="utf-8"))
     return (
         texts + ["内核函数在显卡上运行。线程块共享内存。" * 3, "커널은 그래픽 카드에서 실행됩니다 " * 3] * 4

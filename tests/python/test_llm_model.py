@@ -1,225 +1,200 @@
-"""The native decoder against transformers on the CPU in float32: logits, log-probabilities, loss, gradients and AdamW.
-
-Tiny random checkpoints are written by transformers itself for each family, with what its real models have: grouped heads,
-a head size that is not hidden / heads, biases, tied and untied outputs, scaled rotary embeddings.
-"""
+"""`musacoder model inspect|tokenize|convert`: what a user sees, and the exit codes."""
 
 import json
+import os
 import subprocess
 
 import pytest
-from llm_support import require_train
+from llm_support import PROGRAM, require, smollm2
 
-require_train("transformers", "safetensors", "torch")
+require("safetensors", "tokenizers", "gguf", "numpy")
+if not os.path.exists(PROGRAM):
+    pytest.skip(f"{PROGRAM} is not built", allow_module_level=True)
 
-import torch  # noqa: E402
-import transformers  # noqa: E402
-from llm_support import TRAIN  # noqa: E402
-from safetensors.torch import load_file  # noqa: E402
+import numpy as np  # noqa: E402
+from safetensors.numpy import save_file  # noqa: E402
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers  # noqa: E402
 
-SEQUENCES = [[5, 17, 3, 44, 90, 12, 7], [61], [2, 2, 80, 33], list(range(1, 41))]
-SIZES = dict(
-    vocab_size=97,
-    hidden_size=24,
-    intermediate_size=40,
-    num_hidden_layers=3,
-    num_attention_heads=4,
-    num_key_value_heads=2,
-    max_position_embeddings=128,
-    initializer_range=0.4,
-)
-LLAMA3 = dict(
-    rope_type="llama3",
-    rope_theta=10000.0,
-    factor=8.0,
-    low_freq_factor=1.0,
-    high_freq_factor=4.0,
-    original_max_position_embeddings=32,
-)
-MODELS = {
-    "llama-tied": ("Llama", dict(tie_word_embeddings=True)),
-    "llama-scaled": ("Llama", dict(rope_parameters=LLAMA3, tie_word_embeddings=False)),
-    "llama-linear": ("Llama", dict(rope_parameters=dict(rope_type="linear", rope_theta=5000.0, factor=4.0))),
-    "llama-biases": ("Llama", dict(attention_bias=True, mlp_bias=True)),
-    "qwen2": ("Qwen2", dict(rope_parameters=dict(rope_type="default", rope_theta=1e6))),
-    "qwen2-tied": ("Qwen2", dict(tie_word_embeddings=True, num_key_value_heads=4)),
-    "qwen3": ("Qwen3", dict(head_dim=16, rope_parameters=dict(rope_type="default", rope_theta=1e6))),
-    "qwen3-tied": ("Qwen3", dict(head_dim=8, tie_word_embeddings=True, num_key_value_heads=1)),
-}
-# Without a large epsilon the first step is lr * sign(gradient): where a gradient is rounding noise, so is its sign.
-ADAMW = dict(lr=0.01, betas=[0.9, 0.95], eps=1e-3, weight_decay=0.1)
+CONFIG = {
+    "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 8, "intermediate_size": 16, "num_hidden_layers": 1,
+    "num_attention_heads": 2, "num_key_value_heads": 1, "vocab_size": 300, "tie_word_embeddings": True,
+}  # fmt: skip
+CHATML = "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}{{ x }}"
 
 
-def make(name, folder):
-    kind, more = MODELS[name]
-    torch.manual_seed(len(name))
-    config = getattr(transformers, f"{kind}Config")(**(SIZES | more))
-    model = getattr(transformers, f"{kind}ForCausalLM")(config).float().eval()
-    with torch.no_grad():  # norms and biases start at one and zero, where a forgotten one would not be seen
-        for parameter in model.parameters():
-            if parameter.dim() == 1:
-                parameter.add_(torch.randn_like(parameter) * 0.3)
-    model.save_pretrained(folder)
-    return model
-
-
-def reference_backward(model):
-    """Logits and log-probabilities row by row, and the mean loss, every sequence by itself."""
-    logits, logprobs = [], []
-    for sequence in SEQUENCES:
-        ids = torch.tensor([sequence])
-        out = model(ids, use_cache=False).logits[0]
-        of_next = out[:-1].log_softmax(-1).gather(1, ids[0, 1:, None])[:, 0]
-        logits.append(out)
-        logprobs.append(torch.cat([of_next, torch.zeros(1)]))
-    logprobs = torch.cat(logprobs)
-    loss = -logprobs.sum() / sum(len(s) - 1 for s in SEQUENCES)
-    loss.backward()
-    return torch.cat(logits).detach(), logprobs.detach(), loss.detach()
-
-
-def ours(folder, tmp_path, **more):
-    given, out = tmp_path / "in.json", tmp_path / "out.safetensors"
-    given.write_text(json.dumps({"sequences": SEQUENCES} | more))
-    command = [TRAIN, "parity", "--model", folder, "--input", given, "--out", out]
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    return load_file(out)
-
-
-def close(got, want, what, bound=1e-5):
-    assert got.shape == want.shape, what
-    off = (got.double() - want.double()).norm() / want.double().norm().clamp_min(1e-30)
-    assert off <= bound, f"{what}: relative difference {off:.2e}"
-
-
-@pytest.mark.parametrize("name", MODELS)
-def test_forward_backward_and_step_are_those_of_transformers(name, tmp_path):
-    model = make(name, tmp_path / "model")
-    got = ours(tmp_path / "model", tmp_path, adamw=ADAMW | {"max_grad_norm": 0.5})
-    logits, logprobs, loss = reference_backward(model)
-    close(got["logits"], logits, "logits")
-    close(got["logprobs"], logprobs, "logprobs")
-    close(got["loss"], loss, "loss")
-    # A key's bias moves all of a query's scores alike, so its gradient is rounding noise around zero: measured against the
-    # layer's other gradients.
-    parameters = dict(model.named_parameters())
-    assert {k[5:] for k in got if k.startswith("grad.")} == parameters.keys()
-    for key, parameter in parameters.items():
-        if key.endswith("k_proj.bias") and "qwen3" not in name:
-            other = parameters[key.replace("bias", "weight")].grad
-            assert (got[f"grad.{key}"] - parameter.grad).norm() <= 1e-5 * other.norm(), key
-        else:
-            close(got[f"grad.{key}"], parameter.grad, f"gradient of {key}")
-    torch.nn.utils.clip_grad_norm_(model.parameters(), 0.5)
-    torch.optim.AdamW(model.parameters(), **ADAMW).step()
-    for key, parameter in parameters.items():
-        close(got[f"step.{key}"], parameter.detach(), f"step of {key}")
-
-
-def test_three_steps_with_the_usual_epsilon(tmp_path):
-    """Only the optimizer: at every step it gets our own gradients, taken from runs of fewer steps."""
-    model, usual = make("qwen3", tmp_path / "model"), ADAMW | {"eps": 1e-8}
-    optimizer = torch.optim.AdamW(model.parameters(), **usual)
-    for steps in (1, 2, 3):
-        model.save_pretrained(tmp_path / "now")
-        gradients = ours(tmp_path / "now", tmp_path)
-        for key, parameter in model.named_parameters():
-            parameter.grad = gradients[f"grad.{key}"].clone()
-        optimizer.step()
-        got = ours(tmp_path / "model", tmp_path, adamw=usual | {"steps": steps})
-        for key, parameter in model.named_parameters():
-            close(
-                got[f"step.{key}"],
-                parameter.detach(),
-                f"{steps} steps of {key}",
-                1e-6 if steps == 1 else 1e-5,
-            )
-
-
-def test_small_chunks_of_logits_change_nothing(tmp_path):
-    make("qwen2", tmp_path / "model")
-    whole = ours(tmp_path / "model", tmp_path)
-    parts = ours(tmp_path / "model", tmp_path, chunk_bytes=97 * 4 * 3)
-    for key in whole:
-        if not key.endswith("k_proj.bias"):
-            close(parts[key], whole[key], key)
-
-
-def test_sequences_do_not_see_each_other(tmp_path):
-    make("llama-tied", tmp_path / "model")
-    got = ours(tmp_path / "model", tmp_path)["logits"]
-    given = tmp_path / "alone.json"
-    given.write_text(json.dumps({"sequences": [SEQUENCES[2]]}))
-    subprocess.run(
-        [
-            TRAIN,
-            "parity",
-            "--model",
-            tmp_path / "model",
-            "--input",
-            given,
-            "--out",
-            tmp_path / "alone.safetensors",
-        ],
-        check=True,
+def model(*arguments, stdin="", code=0):
+    done = subprocess.run(
+        [PROGRAM, "model", *map(str, arguments)], input=stdin, capture_output=True, text=True, check=False
     )
-    alone = load_file(tmp_path / "alone.safetensors")["logits"]
-    close(got[8:12], alone, "logits of the third sequence", 1e-6)
+    assert done.returncode == code, (done.stdout, done.stderr)
+    return done
 
 
-def test_bfloat16_stays_near_float32(tmp_path):
-    """The documented bound of bf16 on the CPU: logits within 3 % in norm of float32's, transformers' own no nearer."""
-    model = make("qwen3", tmp_path / "model")
-    got = ours(tmp_path / "model", tmp_path, type="bf16")["logits"]
-    logits, _, _ = reference_backward(model)
-    theirs = torch.cat([model.bfloat16()(torch.tensor([s])).logits[0].float() for s in SEQUENCES]).detach()
-    off = lambda x: ((x - logits).norm() / logits.norm()).item()  # noqa: E731
-    assert off(got) <= 0.03 and off(got) <= 1.5 * off(theirs)
+def weights(layer="model.layers.0."):
+    rng = np.random.default_rng(1)
+    shapes = {
+        "model.embed_tokens.weight": (300, 8), "model.norm.weight": (8,), layer + "input_layernorm.weight": (8,), layer + "post_attention_layernorm.weight": (8,),
+        layer + "self_attn.q_proj.weight": (8, 8), layer + "self_attn.k_proj.weight": (4, 8), layer + "self_attn.v_proj.weight": (4, 8), layer + "self_attn.o_proj.weight": (8, 8),
+        layer + "mlp.gate_proj.weight": (16, 8), layer + "mlp.up_proj.weight": (16, 8), layer + "mlp.down_proj.weight": (8, 16),
+    }  # fmt: skip
+    return {name: rng.standard_normal(shape).astype(np.float32) for name, shape in shapes.items()}
 
 
-@pytest.mark.parametrize(
-    "change, message",
-    [
-        (dict(model_type="gpt2"), "model_type 'gpt2' is not known"),
-        (dict(hidden_act="gelu"), 'hidden_act "gelu" is not built'),
-        (dict(num_key_value_heads=3), "no multiple of num_key_value_heads"),
-        (
-            dict(rope_parameters=dict(rope_type="yarn", rope_theta=1e4, factor=2.0)),
-            "rotary scaling 'yarn' is not built",
-        ),
-        (dict(rope_parameters=dict(rope_type="linear")), "factor is missing"),
-        (dict(num_hidden_layers=4), "tensors are missing: model.layers.3."),
-        (dict(intermediate_size=41), "the configuration makes it [41, 24]"),
-        (dict(rms_norm_eps=-1), "rms_norm_eps is no positive number"),
-    ],
-)
-def test_models_that_cannot_be_computed_are_refused(change, message, tmp_path):
-    make("llama-tied", tmp_path / "model")
-    config = tmp_path / "model/config.json"
-    config.write_text(json.dumps(json.loads(config.read_text()) | change))
-    given = tmp_path / "in.json"
-    given.write_text('{"sequences": [[1, 2]]}')
-    command = [TRAIN, "parity", "--model", tmp_path / "model", "--input", given, "--out", tmp_path / "out"]
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
-    assert done.returncode == 2 and message in done.stderr, done.stderr
+@pytest.fixture
+def folder(tmp_path):
+    path = tmp_path / "model"
+    path.mkdir()
+    (path / "config.json").write_text(json.dumps(CONFIG))
+    save_file(weights(), path / "model.safetensors")
+    one = Tokenizer(
+        models.BPE(vocab={c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}, merges=[])
+    )
+    one.pre_tokenizer, one.decoder = pre_tokenizers.ByteLevel(add_prefix_space=False), decoders.ByteLevel()
+    one.add_special_tokens(["<|im_start|>", "<|im_end|>"])
+    one.save(str(path / "tokenizer.json"))
+    (path / "tokenizer_config.json").write_text(
+        json.dumps({"eos_token": "<|im_end|>", "chat_template": CHATML})
+    )
+    return path
 
 
-@pytest.mark.parametrize(
-    "text, message",
-    [
-        ("{}", '"sequences" must be'),
-        ('{"sequences": [[]]}', "no array or empty"),
-        ('{"sequences": [[97]]}', "97 is no token id below 97"),
-        ('{"sequences": [[1]', "in.json"),
-        ('{"sequences": [[1, 2]], "adamw": {"betas": [1]}}', '"betas" must be two'),
-        ('{"sequences": [[1, 2]], "adamw": {"lr": "x"}}', "in.json"),
-    ],
-)
-def test_bad_input_is_refused(text, message, tmp_path):
-    make("llama-tied", tmp_path / "model")
-    given = tmp_path / "in.json"
-    given.write_text(text)
-    command = [TRAIN, "parity", "--model", tmp_path / "model", "--input", given, "--out", tmp_path / "out"]
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
-    assert done.returncode == 2 and message in done.stderr, done.stderr
+def problems(folder):
+    return json.loads(model("inspect", folder, "--check", "--json", code=1).stdout)["problems"]
+
+
+def test_inspect(folder):
+    facts = json.loads(model("inspect", folder, "--check", "--json", "--tensors").stdout)
+    assert facts["problems"] == [] and facts["notes"] == []
+    assert facts["architecture"] == "LlamaForCausalLM" and facts["sizes"]["hidden_size"] == 8
+    count = sum(w.size for w in weights().values())
+    assert facts["tensors"] == {
+        "count": 11,
+        "parameters": count,
+        "bytes": count * 4,
+        "by_type": {"F32": {"tensors": 11, "parameters": count, "bytes": count * 4}},
+    }
+    assert {"name": "model.norm.weight", "type": "F32", "shape": [8], "bytes": 32} in facts["list"]
+    assert facts["tokenizer"]["ids"] == 258 and facts["tokenizer"]["special"] == 2
+    assert facts["tokenizer"]["named"] == {"eos_token": {"text": "<|im_end|>", "id": 257}}
+    text = model("inspect", folder, "--check").stdout
+    assert "LlamaForCausalLM" in text and "everything fits" in text
+
+
+def test_check_finds_what_does_not_fit(folder):
+    good = weights()
+
+    def told(change):
+        bad = dict(good)
+        change(bad)
+        save_file(bad, folder / "model.safetensors")
+        return "\n".join(problems(folder))
+
+    assert "model.norm.weight is missing" in told(lambda w: w.pop("model.norm.weight"))
+    assert "k_proj.weight: [8, 4], the configuration makes it [4, 8]" in told(
+        lambda w: w.update({"model.layers.0.self_attn.k_proj.weight": np.zeros((8, 4), np.float32)})
+    )
+    for value in (np.nan, -np.inf):
+        one = good["model.norm.weight"].copy()
+        one[3] = value
+        assert "model.norm.weight: 1 of 8 numbers are not finite" in told(
+            lambda w, one=one: w.update({"model.norm.weight": one})
+        )
+    save_file(good | {"vision.w": np.zeros(2, np.float16)}, folder / "model.safetensors")
+    facts = json.loads(model("inspect", folder, "--check", "--json").stdout)
+    assert "vision.w" in facts["notes"][0] and facts["tensors"]["by_type"]["F16"]["tensors"] == 1
+    save_file(good, folder / "model.safetensors")
+    (folder / "tokenizer_config.json").write_text(
+        json.dumps({"eos_token": "<gone>", "chat_template": "{{ raise_exception('nothing works') }}"})
+    )
+    assert any("'<gone>' is no token" in p for p in problems(folder)) and any(
+        "nothing works" in p for p in problems(folder)
+    )
+    (folder / "config.json").write_text(json.dumps(CONFIG | {"vocab_size": 200}))
+    assert any("258 ids, but the model has embeddings for 200" in p for p in problems(folder))
+    (folder / "model.safetensors").write_bytes((folder / "model.safetensors").read_bytes()[:-1])
+    assert "cut off" in model("inspect", folder, "--check", code=1).stderr
+    assert "cut off" in model("inspect", folder, code=2).stderr
+
+
+def test_tokenize(folder):
+    reference = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    text = "Hi <|im_end|> 你"
+    ids = reference.encode(text).ids
+    assert json.loads(model("tokenize", folder, text, "--json").stdout)["ids"] == ids
+    assert model("tokenize", folder, "--ids", stdin=text).stdout.split() == [str(i) for i in ids]
+    assert "'<|im_end|>'" in model("tokenize", folder, text).stdout
+    assert 257 not in json.loads(model("tokenize", folder, text, "--json", "--plain").stdout)["ids"]
+    assert model("tokenize", folder, "--decode", stdin=json.dumps(ids)).stdout == text + "\n"
+    assert (
+        model("tokenize", folder, "--decode", "--skip-special", stdin=" ".join(map(str, ids))).stdout
+        == "Hi  你\n"
+    )
+    lines = model("tokenize", folder, "--lines", stdin="a\n\nb c\n").stdout.splitlines()
+    assert [[int(i) for i in line.split()] for line in lines] == [
+        reference.encode(t).ids for t in ("a", "", "b c")
+    ]
+    assert "not of an id" in model("tokenize", folder, "--decode", "1 x", code=2).stderr
+    assert "does not exist" in model("tokenize", folder / "no", "x", code=2).stderr
+
+
+def test_tokenize_a_conversation(folder, tmp_path):
+    chat = tmp_path / "chat.json"
+    chat.write_text(json.dumps({"messages": [{"role": "user", "content": "Hi"}], "variables": {"x": "!"}}))
+    text = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n!"
+    assert model("tokenize", folder, "--chat", chat, "--generation-prompt", "--text").stdout == text + "\n"
+    ids = Tokenizer.from_file(str(folder / "tokenizer.json")).encode(text).ids
+    assert (
+        json.loads(model("tokenize", folder, "--chat", chat, "--generation-prompt", "--json").stdout)["ids"]
+        == ids
+    )
+    done = model(
+        "tokenize",
+        folder,
+        "--chat",
+        "-",
+        "--variables",
+        '{"x": "?"}',
+        "--text",
+        stdin=json.dumps([{"role": "user", "content": "a <|im_end|>"}]),
+    )
+    assert done.stdout.endswith("?\n") and "special token <|im_end|>" in done.stderr
+    assert "messages" in model("tokenize", folder, "--chat", "-", stdin="{}", code=2).stderr
+
+
+def test_convert(tmp_path):
+    path = smollm2()
+    out = tmp_path / "m"
+    model("convert", path, out, "--shard-gb", "0.1")
+    assert sorted(p.name for p in out.glob("*.safetensors")) == [
+        f"model-0000{i}-of-00003.safetensors" for i in (1, 2, 3)
+    ]
+    index = json.loads((out / "model.safetensors.index.json").read_text())
+    assert index["metadata"]["total_size"] == 134515008 * 2
+    facts = json.loads(model("inspect", out, "--check", "--json").stdout)
+    assert facts["problems"] == [] and facts["tokenizer"]["ids"] == 49152 and facts["chat_template"]
+    reference = Tokenizer.from_file(str(out / "tokenizer.json"))
+    assert (
+        reference.encode("Hello <|im_end|> 42").ids
+        == json.loads(model("tokenize", path, "Hello <|im_end|> 42", "--json").stdout)["ids"]
+    )
+    assert json.loads(model("inspect", path, "--check", "--json").stdout)["problems"] == []
+    # A second time over the first, and not over anything else.
+    model("convert", path, out)
+    assert [p.name for p in out.glob("*.safetensors")] == ["model.safetensors"]
+    assert len(load_file_names(out / "model.safetensors")) == 272
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis/chapter.txt").write_text("x")
+    assert "not replaced" in model("convert", path, tmp_path / "thesis", code=2).stderr
+    assert (tmp_path / "thesis/chapter.txt").exists()
+
+
+def load_file_names(path):
+    from safetensors import safe_open
+
+    with safe_open(path, "np") as file:
+        return list(file.keys())
+
+
+def test_help_has_examples():
+    for command in ("inspect", "tokenize", "convert"):
+        assert "Example" in model(command, "--help").stdout

@@ -40,7 +40,7 @@ from tokenizers import (  # noqa: E402
 )
 
 SPECIAL = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
-STRINGS = strings(3000)
+STRINGS = strings(1500)
 
 
 @pytest.fixture(scope="module")
@@ -270,13 +270,13 @@ def test_scanners_split_as_the_expressions(probe, pattern):
 
 def test_every_character_is_of_the_right_kind(probe):
     reference = pre_tokenizers.Split(Regex(QWEN35), "isolated")
-    texts = [f"a{chr(c)}b{chr(c)}1{chr(c)}." for c in range(1, 0x110000) if not 0xD800 <= c < 0xE000]
-    assigned = [t for t in texts if unicodedata.category(t[1]) not in ("Cn", "Co")]
-    rest = texts[::7]
-    for part in (assigned, rest):
-        got = probe("split", pattern=QWEN35, texts=part)["words"]
-        want = [[w for w, _ in reference.pre_tokenize_str(t)] for t in part]
-        assert not differences(part, got, want)
+    characters = [chr(c) for c in range(1, 0x110000) if not 0xD800 <= c < 0xE000]
+    # All that Unicode 14 had, and every seventh of the rest.
+    some = [c for i, c in enumerate(characters) if unicodedata.category(c) not in ("Cn", "Co") or i % 7 == 0]
+    texts = ["".join(f"a{c}b{c}1{c}." for c in some[i : i + 64]) for i in range(0, len(some), 64)]
+    got = probe("split", pattern=QWEN35, texts=texts)["words"]
+    want = [[w for w, _ in reference.pre_tokenize_str(t)] for t in texts]
+    assert not differences(texts, got, want)
 
 
 @pytest.mark.parametrize("form", ["NFC", "NFD", "NFKC", "NFKD"])

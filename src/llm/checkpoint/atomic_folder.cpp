@@ -46,9 +46,17 @@ Status check_replaceable(const fs::path& target) {
   return ok();
 }
 
-// Siblings that a killed process left behind: NAME.tmp-PID-N with no such process.
+// What this machine's unfinished siblings of a folder are called up to the process's number. The host is part of it, for on
+// a shared file system another machine's process is not one that is gone.
+std::string sibling_prefix(const std::string& name) {
+  char host[256] = {};
+  if (::gethostname(host, sizeof host - 1) != 0) host[0] = '\0';
+  return name + ".tmp-" + host + "-";
+}
+
+// Siblings that a killed process left behind: NAME.tmp-HOST-PID-N with no such process.
 void remove_leftovers(const fs::path& target) {
-  const std::string prefix = target.filename().string() + ".tmp-";
+  const std::string prefix = sibling_prefix(target.filename().string());
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(target.parent_path(), error)) {
     const std::string name = entry.path().filename().string();
@@ -78,7 +86,7 @@ Result<AtomicFolder> AtomicFolder::begin(const std::string& target, std::uint64_
   if (need_bytes > have)
     return fail(Code::kResourceExhausted, "{} needs {} MiB and its file system has {} MiB free", target, (need_bytes >> 20) + 1, have >> 20);
   static std::atomic<unsigned> counter{0};
-  const std::string work = fmt::format("{}.tmp-{}-{}", full.string(), ::getpid(), counter++);
+  const std::string work = fmt::format("{}{}-{}", sibling_prefix(full.string()), ::getpid(), counter++);
   if (!fs::create_directory(work, error))
     return fail(base::code_of_errno(error.value()), "cannot create folder {}: {}", work, error.message());
   return AtomicFolder(full.string(), work);

@@ -6,7 +6,7 @@
 //
 // The content is made in a sibling folder, so on the same file system, synced to disk and exchanged by one rename. Without
 // commit() it is removed. A process killed in between leaves the old folder and a sibling named NAME.tmp-*; the next begin()
-// for the same name removes those that no living process owns.
+// for the same name on the same machine removes those that no living process owns.
 //
 // Errors: kResourceExhausted (too little room; the disk got full), kInvalidArgument (the target is a file, or a folder that
 // holds something else than a checkpoint).
