@@ -70,6 +70,32 @@ TEST(RowLinear, ARowIsTheSameBitsInAnyCompany) {
   }
 }
 
+TEST(RowScale, IsTheInverseRootMeanSquareInAnyCompany) {
+  at::manual_seed(4);
+  for (const std::int64_t dim : {1, 24, 64, 100}) {
+    const at::Tensor x = at::randn({5, 3, dim}), all = row_scale(x, 1e-3);
+    const at::Tensor want = at::rsqrt(x.to(at::kDouble).square().mean(-1, true) + 1e-3);
+    EXPECT_LT(((all - want) / want).abs().max().item<double>(), 1e-6);
+    EXPECT_TRUE(at::equal(row_scale(x[4], 1e-3), all[4]));
+    EXPECT_TRUE(at::equal(row_scale(x.transpose(0, 1), 1e-3), all.transpose(0, 1)));
+  }
+}
+
+TEST(RowSilu, IsTorchsInAnyCompany) {
+  at::manual_seed(5);
+  const at::Tensor x = at::randn({9, 37}) * 20, all = row_silu(x);
+  EXPECT_TRUE(at::allclose(all, at::silu(x.to(at::kDouble)).to(at::kFloat), 1e-6, 1e-7));
+  for (const std::int64_t r : {0, 4, 8}) EXPECT_TRUE(at::equal(row_silu(x[r]), all[r]));
+  EXPECT_EQ(row_silu(at::full({1}, -1e30)).item<float>(), 0);
+}
+
+TEST(RowRotation, IsCosineAndSineOfPositionTimesFrequency) {
+  const Rotation got = row_rotation(at::tensor({0, 3}, at::kLong), at::tensor({1.0, 0.5}, at::kFloat));
+  const at::Tensor angles = at::tensor({0.0, 0.0, 0.0, 0.0, 3.0, 1.5, 3.0, 1.5}).view({2, 4});
+  EXPECT_TRUE(at::allclose(got.cos, angles.cos().to(at::kFloat)));
+  EXPECT_TRUE(at::allclose(got.sin, angles.sin().to(at::kFloat)));
+}
+
 TEST(RowLinear, RoundsOnceAndTakesHalves) {
   const at::Tensor x = at::full({1, 3}, 1.0), w = at::tensor({0.5, 0.25, 2.0}).view({1, 3});
   EXPECT_EQ(row_linear(x, w.to(at::kHalf), {}, at::kFloat).item<float>(), 2.75f);

@@ -24,6 +24,8 @@ struct CpuKernels {
   // y[r * stride + n] = sum over k of x[r * in + k] * w[n * in + k], for n in [from, to).
   void (*linear_f32)(const float* x, std::int64_t rows, std::int64_t in, const float* w, std::int64_t from, std::int64_t to, float* y, std::int64_t stride);
   void (*linear_bf16)(const float* x, std::int64_t rows, std::int64_t in, const std::uint16_t* w, std::int64_t from, std::int64_t to, float* y, std::int64_t stride);
+  // out[r] = sum over k of x[r * dim + k]^2
+  void (*square_sums)(const float* x, std::int64_t rows, std::int64_t dim, float* out);
   // Softmax attention of one token's query heads over `length` cached positions, in the order of positions.
   void (*attend_f32)(const AttendArgs& args);
   void (*attend_bf16)(const AttendArgs& args);

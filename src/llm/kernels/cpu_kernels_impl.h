@@ -91,6 +91,19 @@ void linear(const float* x, std::int64_t rows, std::int64_t in, const W* w, std:
   }
 }
 
+void square_sums(const float* x, std::int64_t rows, std::int64_t dim, float* out) {
+  const std::int64_t whole = dim - dim % kLanes;
+  for (std::int64_t r = 0; r < rows; ++r, x += dim) {
+    Lanes sum = {};
+    for (std::int64_t k = 0; k < whole; k += kLanes) sum = multiply_add(load(x + k), load(x + k), sum);
+    if (whole < dim) {
+      const Lanes rest = load_part(x + whole, dim - whole);
+      sum = multiply_add(rest, rest, sum);
+    }
+    out[r] = total(sum);
+  }
+}
+
 template <typename T>
 void attend(const AttendArgs& a) {
   const std::int64_t whole = a.dim - a.dim % kLanes;
@@ -129,7 +142,7 @@ void attend(const AttendArgs& a) {
 }  // namespace
 
 extern const CpuKernels kKernels;
-const CpuKernels kKernels = {MC_KERNEL_NAME, linear<float>, linear<std::uint16_t>, attend<float>, attend<std::uint16_t>};
+const CpuKernels kKernels = {MC_KERNEL_NAME, linear<float>, linear<std::uint16_t>, square_sums, attend<float>, attend<std::uint16_t>};
 
 }  // namespace MC_KERNEL_SET
 }  // namespace musacoder::llm

@@ -15,4 +15,16 @@ namespace musacoder::llm {
 // `bias` may be undefined. Inference only: no gradient is recorded.
 at::Tensor row_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, at::ScalarType out);
 
+// x [..., dim] of any type, contiguous or not: 1 / sqrt(mean of squares + eps), [..., 1] in float32.
+at::Tensor row_scale(const at::Tensor& x, double eps);
+
+// x / (1 + exp(-x)), rounded to x's type. (The library computes a tensor's last elements by other code than the rest.)
+at::Tensor row_silu(const at::Tensor& x);
+
+// Cosines and sines, float32 [rows, 2 * pairs], of each position's angles, which are repeated for the second half of a head.
+struct Rotation {
+  at::Tensor cos, sin;
+};
+Rotation row_rotation(const at::Tensor& positions, const at::Tensor& frequencies);
+
 }  // namespace musacoder::llm

@@ -74,35 +74,41 @@ at::Tensor Decoder::linear(const at::Tensor& x, const Linear& by, Rows rows) con
   return at::linear(x, by.weight, by.bias);
 }
 
-at::Tensor Decoder::norm(const at::Tensor& x, const at::Tensor& weight) const {
+at::Tensor Decoder::norm(const at::Tensor& x, const at::Tensor& weight, Rows rows) const {
   const at::Tensor wide = x.to(at::kFloat);
-  const at::Tensor scale = at::rsqrt(wide.square().mean(-1, true) + config_.norm_eps);
+  const at::Tensor scale = rows == Rows::kIndependent ? row_scale(x, config_.norm_eps) : at::rsqrt(wide.square().mean(-1, true) + config_.norm_eps);
   return weight * (wide * scale).to(x.scalar_type());
 }
 
 at::Tensor Decoder::layer(std::int64_t index, const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, Attention& attention, Rows rows) const {
   const Layer& w = layers_[static_cast<std::size_t>(index)];
-  const at::Tensor in = norm(x, w.input_norm);
+  const at::Tensor in = norm(x, w.input_norm, rows);
   at::Tensor q = linear(in, w.q, rows).view({-1, config_.heads, config_.head_dim});
   at::Tensor k = linear(in, w.k, rows).view({-1, config_.kv_heads, config_.head_dim});
   const at::Tensor v = linear(in, w.v, rows).view({-1, config_.kv_heads, config_.head_dim});
   if (config_.qk_norm) {
-    q = norm(q, w.q_norm);
-    k = norm(k, w.k_norm);
+    q = norm(q, w.q_norm, rows);
+    k = norm(k, w.k_norm, rows);
   }
   const at::Tensor seen = attention.attend(index, rotated(q, cos, sin), rotated(k, cos, sin), v);
   const at::Tensor middle = x + linear(seen.reshape({-1, config_.heads * config_.head_dim}), w.o, rows);
-  const at::Tensor wide = norm(middle, w.post_norm);
-  return middle + linear(at::silu(linear(wide, w.gate, rows)) * linear(wide, w.up, rows), w.down, rows);
+  const at::Tensor wide = norm(middle, w.post_norm, rows);
+  const at::Tensor gate = linear(wide, w.gate, rows);
+  return middle + linear((rows == Rows::kIndependent ? row_silu(gate) : at::silu(gate)) * linear(wide, w.up, rows), w.down, rows);
 }
 
 at::Tensor Decoder::hidden(const Packed& batch, Attention& attention, Rows rows) const {
   at::Tensor x = at::embedding(embedding_, batch.ids);
-  const at::Tensor angles = batch.positions.to(at::kFloat).unsqueeze(1) * frequencies_.unsqueeze(0);
-  const at::Tensor both = at::cat({angles, angles}, 1).unsqueeze(1);   // [tokens, 1, dim]
-  const at::Tensor cos = both.cos().to(x.scalar_type()), sin = both.sin().to(x.scalar_type());
+  Rotation rotation;
+  if (rows == Rows::kIndependent) {
+    rotation = row_rotation(batch.positions, frequencies_);
+  } else {
+    const at::Tensor angles = batch.positions.to(at::kFloat).unsqueeze(1) * frequencies_.unsqueeze(0), both = at::cat({angles, angles}, 1);
+    rotation = {both.cos(), both.sin()};
+  }
+  const at::Tensor cos = rotation.cos.to(x.scalar_type()).unsqueeze(1), sin = rotation.sin.to(x.scalar_type()).unsqueeze(1);   // [tokens, 1, dim]
   for (std::int64_t i = 0; i < config_.layers; ++i) x = layer(i, x, cos, sin, attention, rows);
-  return norm(x, last_norm_);
+  return norm(x, last_norm_, rows);
 }
 
 }  // namespace musacoder::llm

@@ -71,7 +71,7 @@ class Decoder {
     Linear q, k, v, o, gate, up, down;
   };
   at::Tensor linear(const at::Tensor& x, const Linear& by, Rows rows) const;
-  at::Tensor norm(const at::Tensor& x, const at::Tensor& weight) const;
+  at::Tensor norm(const at::Tensor& x, const at::Tensor& weight, Rows rows) const;
   at::Tensor layer(std::int64_t index, const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, Attention& attention, Rows rows) const;
 
   ModelConfig config_;
