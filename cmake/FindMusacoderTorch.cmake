@@ -18,6 +18,7 @@ if(MUSACODER_TORCH_DIR AND EXISTS ${MUSACODER_TORCH_DIR}/version.py)
   endif()
   find_library(MusacoderTorch_CPU_LIBRARY torch_cpu PATHS ${MUSACODER_TORCH_DIR}/lib NO_DEFAULT_PATH)
   find_library(MusacoderTorch_C10_LIBRARY c10 PATHS ${MUSACODER_TORCH_DIR}/lib NO_DEFAULT_PATH)
+  find_file(MusacoderTorch_GOMP_LIBRARY libgomp.so.1 PATHS ${MUSACODER_TORCH_DIR}/lib NO_DEFAULT_PATH)
   find_path(MusacoderTorch_INCLUDE_DIR ATen/ATen.h PATHS ${MUSACODER_TORCH_DIR}/include NO_DEFAULT_PATH)
   if(EXISTS ${MUSACODER_TORCH_DIR}/lib/libtorch_cuda.so)
     set(MusacoderTorch_CUDA ON)
@@ -25,14 +26,15 @@ if(MUSACODER_TORCH_DIR AND EXISTS ${MUSACODER_TORCH_DIR}/version.py)
 endif()
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(MusacoderTorch
-  REQUIRED_VARS MusacoderTorch_CPU_LIBRARY MusacoderTorch_C10_LIBRARY MusacoderTorch_INCLUDE_DIR _abi
+  REQUIRED_VARS MusacoderTorch_CPU_LIBRARY MusacoderTorch_C10_LIBRARY MusacoderTorch_GOMP_LIBRARY MusacoderTorch_INCLUDE_DIR _abi
   VERSION_VAR MusacoderTorch_VERSION)
-mark_as_advanced(MusacoderTorch_CPU_LIBRARY MusacoderTorch_C10_LIBRARY MusacoderTorch_INCLUDE_DIR)
+mark_as_advanced(MusacoderTorch_CPU_LIBRARY MusacoderTorch_C10_LIBRARY MusacoderTorch_GOMP_LIBRARY MusacoderTorch_INCLUDE_DIR)
 if(MusacoderTorch_FOUND AND NOT TARGET MusacoderTorch::torch)
   add_library(MusacoderTorch::torch INTERFACE IMPORTED)
-  # After all others: the wheel brings copies of fmt, pybind11 and more, and what is linked is the system's.
+  # Its headers come after all others: the wheel brings copies of fmt, pybind11 and more, and what is linked is the system's.
+  # at::parallel_for is serial without OpenMP; the wheel's own libgomp is linked, so that there is one pool of threads.
   set_target_properties(MusacoderTorch::torch PROPERTIES
     INTERFACE_COMPILE_OPTIONS
-      "SHELL:-idirafter ${MusacoderTorch_INCLUDE_DIR}/torch/csrc/api/include;SHELL:-idirafter ${MusacoderTorch_INCLUDE_DIR}"
-    INTERFACE_LINK_LIBRARIES "${MusacoderTorch_CPU_LIBRARY};${MusacoderTorch_C10_LIBRARY}")
+      "-fopenmp;SHELL:-idirafter ${MusacoderTorch_INCLUDE_DIR}/torch/csrc/api/include;SHELL:-idirafter ${MusacoderTorch_INCLUDE_DIR}"
+    INTERFACE_LINK_LIBRARIES "${MusacoderTorch_CPU_LIBRARY};${MusacoderTorch_C10_LIBRARY};${MusacoderTorch_GOMP_LIBRARY}")
 endif()

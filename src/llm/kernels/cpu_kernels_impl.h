@@ -43,11 +43,13 @@ inline __attribute__((always_inline)) Lanes load_part(const T* p, std::int64_t c
   for (std::int64_t i = 0; i < count; ++i) part[i] = p[i];
   return load(part);
 }
+// Halves onto halves, until one is left.
 inline __attribute__((always_inline)) float total(const Lanes& v) {
-  float a[8];
-  for (int i = 0; i < 8; ++i) a[i] = v[i] + v[i + 8];
-  for (int i = 0; i < 4; ++i) a[i] += a[i + 4];
-  return (a[0] + a[2]) + (a[1] + a[3]);
+  typedef float Eight __attribute__((vector_size(32)));
+  typedef float Four __attribute__((vector_size(16)));
+  const Eight a = __builtin_shufflevector(v, v, 0, 1, 2, 3, 4, 5, 6, 7) + __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15);
+  const Four b = __builtin_shufflevector(a, a, 0, 1, 2, 3) + __builtin_shufflevector(a, a, 4, 5, 6, 7);
+  return (b[0] + b[2]) + (b[1] + b[3]);
 }
 
 template <int kRows, int kColumns, typename W>
@@ -55,11 +57,14 @@ inline __attribute__((always_inline)) void tile(const float* x, std::int64_t in,
   Lanes sum[kRows][kColumns] = {};
   const std::int64_t whole = in - in % kLanes;
   for (std::int64_t k = 0; k < whole; k += kLanes) {
-    Lanes left[kRows];
-    for (int r = 0; r < kRows; ++r) left[r] = load(x + r * in + k);
+    Lanes right[kColumns];
     for (int c = 0; c < kColumns; ++c) {
-      const Lanes right = load(w + c * in + k);
-      for (int r = 0; r < kRows; ++r) sum[r][c] = multiply_add(left[r], right, sum[r][c]);
+      right[c] = load(w + c * in + k);
+      __builtin_prefetch(w + (c + kColumns) * in + k);   // the next strip's; beyond the end it does nothing
+    }
+    for (int r = 0; r < kRows; ++r) {
+      const Lanes left = load(x + r * in + k);
+      for (int c = 0; c < kColumns; ++c) sum[r][c] = multiply_add(left, right[c], sum[r][c]);
     }
   }
   if (whole < in)
@@ -74,9 +79,9 @@ inline __attribute__((always_inline)) void tile(const float* x, std::int64_t in,
 template <int kColumns, typename W>
 inline __attribute__((always_inline)) void strip(const float* x, std::int64_t rows, std::int64_t in, const W* w, float* y, std::int64_t stride) {
   std::int64_t r = 0;
+  for (; r + 8 <= rows; r += 8) tile<8, kColumns>(x + r * in, in, w, y + r * stride, stride);
   for (; r + 4 <= rows; r += 4) tile<4, kColumns>(x + r * in, in, w, y + r * stride, stride);
-  for (; r + 2 <= rows; r += 2) tile<2, kColumns>(x + r * in, in, w, y + r * stride, stride);
-  if (r < rows) tile<1, kColumns>(x + r * in, in, w, y + r * stride, stride);
+  for (; r < rows; ++r) tile<1, kColumns>(x + r * in, in, w, y + r * stride, stride);
 }
 
 template <typename W>
@@ -86,7 +91,8 @@ void linear(const float* x, std::int64_t rows, std::int64_t in, const W* w, std:
   for (std::int64_t r = 0; r < rows; r += kBlock) {
     const std::int64_t count = rows - r < kBlock ? rows - r : kBlock;
     std::int64_t n = from;
-    for (; n + 4 <= to; n += 4) strip<4>(x + r * in, count, in, w + n * in, y + r * stride + n, stride);
+    // 24 sums, three weights and one x fill the 32 registers of AVX-512.
+    for (; n + 3 <= to; n += 3) strip<3>(x + r * in, count, in, w + n * in, y + r * stride + n, stride);
     for (; n < to; ++n) strip<1>(x + r * in, count, in, w + n * in, y + r * stride + n, stride);
   }
 }
