@@ -3,6 +3,7 @@
 //
 //   {"op":"open","path":"DIR"}                                        → {}
 //   {"op":"encode","hex":["6869"],"specials":"all","template":true}   → {"ids":[[1,2]]}
+//   {"op":"spans","hex":["6869"]}                                     → {"spans":[[[1,0,2]]]}
 //   {"op":"decode","ids":[[1,2]],"skip":false}                        → {"texts":["hi"],"streamed":["hi"]}
 //   {"op":"split","pattern":"…","hex":[…]}                            → {"words":[["…"]],"scanned":true}
 //   {"op":"normalize","form":"NFC","texts":[…]}                       → {"texts":[…]}
@@ -59,6 +60,18 @@ json encode(const json& request) {
   options.allowed = request.value("allowed", std::vector<std::string>());
   const auto ids = tokenizer->encode_batch(texts_of(request), options, request.value("threads", 0));
   return ids ? json{{"ids", *ids}} : error_of(ids.error());
+}
+
+json spans(const json& request) {
+  json all = json::array();
+  for (const std::string& text : texts_of(request)) {
+    const auto found = tokenizer->encode_spans(text);
+    if (!found) return error_of(found.error());
+    json one = json::array();
+    for (const TokenSpan& s : *found) one.push_back({s.id, s.begin, s.end});
+    all.push_back(std::move(one));
+  }
+  return {{"spans", all}};
 }
 
 json decode(const json& request) {
@@ -211,6 +224,7 @@ json answer(const json& request) {
     return {{"size", tokenizer->size()}, {"named", tokenizer->spec().named}};
   }
   if (op == "encode") return encode(request);
+  if (op == "spans") return spans(request);
   if (op == "decode") return decode(request);
   if (op == "split") return split(request);
   if (op == "chat_source") return chat_source(request);

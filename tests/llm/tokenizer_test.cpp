@@ -78,6 +78,27 @@ TEST(Tokenizer, PutsTheTemplateAround) {
   EXPECT_EQ(*t.encode("ab", {.template_tokens = false}), (Ids{6}));
 }
 
+TEST(Tokenizer, KnowsWhereTokensAre) {
+  auto spec = small();
+  spec.normalizers = {{NormalizeStep::kNfc, {}, {}}};
+  spec.before = {10};
+  spec.after = {11};
+  const auto t = Tokenizer::create(std::move(spec)).value();
+  const auto spans = [&](std::string_view text) {
+    std::string out;
+    const auto found = t.encode_spans(text);
+    for (const TokenSpan& s : *found) out += fmt::format("{}:{}-{} ", s.id, s.begin, s.end);
+    return out;
+  };
+  EXPECT_EQ(spans("abc<s> de"), "10:0-0 7:0-3 10:3-6 5:6-7 8:7-9 11:9-9 ");
+  EXPECT_EQ(spans("ab你"), "10:0-0 6:0-2 12:2-3 13:3-4 14:4-5 11:5-5 ");
+  // a + U+0301 becomes á, which has no token here; what is beside it in its part shares its place.
+  EXPECT_EQ(spans("<s>b a\u0301<s>"), "10:0-0 10:0-3 1:3-8 5:3-8 10:8-11 11:11-11 ");
+  // \xff is read as U+FFFD, ef bf bd in UTF-8, of which only bd (½) has a token here.
+  EXPECT_EQ(spans("a\xff" "b"), "10:0-0 0:0-3 13:0-3 1:0-3 11:3-3 ");
+  EXPECT_EQ(spans(""), "10:0-0 11:0-0 ");
+}
+
 TEST(Tokenizer, StreamsWholeCharacters) {
   const auto t = Tokenizer::create(small()).value();
   // 你 is e4 bd a0, whose stand-ins are ä ½ ł.

@@ -181,6 +181,22 @@ def test_same_ids(pair):
         assert not differences(texts, got, want), name
 
 
+def test_places_of_tokens(pair):
+    """The ids of encode(), and the reference's offsets wherever those are finer than a character and nothing is changed."""
+    reference, probe, name = pair
+    texts = [as_python_reads(t) for t in STRINGS[:700]] + FLAGGED
+    spans = probe("spans", texts=texts)["spans"]
+    want = reference.encode_batch(texts)
+    for text, got, encoding in zip(texts, spans, want, strict=True):
+        assert [s[0] for s in got] == encoding.ids
+        data = text.encode()
+        assert all(0 <= b <= e <= len(data) for _, b, e in got), text
+        if name in ("gpt2", "smollm2", "o200k") and text.isascii():
+            assert [tuple(s[1:]) for s in got] == encoding.offsets, text
+        elif name in ("gpt2", "smollm2", "o200k"):
+            assert b"".join(data[b:e] for _, b, e in got) == data, text
+
+
 def test_same_ids_without_special_tokens(pair):
     reference, probe, name = pair
     texts = [t for t in STRINGS if isinstance(t, str) and "<" in t] + FLAGGED + SPECIAL

@@ -6,7 +6,8 @@
 //
 // The steps and their meaning are those of Hugging Face's `tokenizers` (https://huggingface.co/docs/tokenizers). What it has
 // and this lacks (Unigram, WordPiece, BERT's and Metaspace's parts, dropout, prefixes and suffixes of words) is
-// kUnsupported by name. Offsets are not computed, so `trim_offsets` is read and has no effect.
+// kUnsupported by name. `trim_offsets` is read and has no effect: spaces belong to
+// their tokens.
 #pragma once
 
 #include <cstdint>

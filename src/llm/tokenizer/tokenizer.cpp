@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <thread>
 #include <unordered_map>
@@ -137,9 +138,22 @@ struct Tokenizer::State {
   mutable std::mutex mutex;
   mutable std::vector<std::unique_ptr<Bpe::Scratch>> idle;
 
+  // Where the tokens of a text lie, when the caller wants to know.
+  struct Places {
+    std::string_view text;        // the caller's
+    std::vector<TokenSpan> spans;
+    std::size_t begin = 0, end = 0;   // of the part that is being encoded
+    void all(const std::vector<TokenId>& ids, std::size_t first) {
+      for (std::size_t i = first; i < ids.size(); ++i) spans.push_back({ids[i], begin, end});
+    }
+  };
   Status encode_piece(std::string_view text, Bpe::Scratch& scratch, std::vector<std::string_view>& words, std::vector<std::string_view>& next,
-                      std::vector<TokenId>& out) const;
-  Status encode(std::string_view text, const EncodeOptions& options, Bpe::Scratch& scratch, std::vector<TokenId>& out) const;
+                      std::vector<TokenId>& out, Places* places) const;
+  void place_word(std::string_view word, const std::vector<TokenId>& out, std::size_t first, Places& places) const;
+  Status encode(std::string_view text, const EncodeOptions& options, Bpe::Scratch& scratch, std::vector<TokenId>& out, Places* places) const;
+  // An idle scratch, or a new one; give it back.
+  std::unique_ptr<Bpe::Scratch> take_scratch() const;
+  void give_scratch(std::unique_ptr<Bpe::Scratch> scratch) const;
 };
 
 Result<Tokenizer> Tokenizer::create(TokenizerSpec spec) {
@@ -224,7 +238,7 @@ Result<Tokenizer> Tokenizer::create(TokenizerSpec spec) {
 }
 
 Status Tokenizer::State::encode_piece(std::string_view text, Bpe::Scratch& scratch, std::vector<std::string_view>& words,
-                                      std::vector<std::string_view>& next, std::vector<TokenId>& out) const {
+                                      std::vector<std::string_view>& next, std::vector<TokenId>& out, Places* places) const {
   std::vector<std::string> spaced;   // owns words that got a space in front
   words.assign(1, text);
   for (std::size_t i = 0;; ++i) {
@@ -238,11 +252,31 @@ Status Tokenizer::State::encode_piece(std::string_view text, Bpe::Scratch& scrat
     for (const std::string_view word : words) MC_RETURN_IF_ERROR(splitters[i].run(word, next));
     words.swap(next);
   }
-  for (const std::string_view word : words) bpe->encode(word, scratch, out);
+  for (const std::string_view word : words) {
+    const std::size_t first = out.size();
+    bpe->encode(word, scratch, out);
+    if (places) place_word(word, out, first, *places);
+  }
   return ok();
 }
 
-Status Tokenizer::State::encode(std::string_view text, const EncodeOptions& options, Bpe::Scratch& scratch, std::vector<TokenId>& out) const {
+// A word that is part of the caller's text is made of its tokens' bytes, one after another.
+void Tokenizer::State::place_word(std::string_view word, const std::vector<TokenId>& out, std::size_t first, Places& places) const {
+  const std::less_equal<const char*> before;
+  const bool inside = bytes && before(places.text.data(), word.data()) && before(word.data() + word.size(), places.text.data() + places.text.size());
+  std::size_t size = 0;
+  for (std::size_t i = first; inside && i < out.size(); ++i) size += text_of[out[i]].size();
+  if (!inside || size != word.size()) return places.all(out, first);
+  auto at = static_cast<std::size_t>(word.data() - places.text.data());
+  for (std::size_t i = first; i < out.size(); ++i) {
+    const std::size_t end = at + text_of[out[i]].size();
+    places.spans.push_back({out[i], at, end});
+    at = end;
+  }
+}
+
+Status Tokenizer::State::encode(std::string_view text, const EncodeOptions& options, Bpe::Scratch& scratch, std::vector<TokenId>& out,
+                                Places* places) const {
   std::string repaired;
   if (valid_prefix(text) != text.size()) {
     repaired = valid_utf8(text);
@@ -260,53 +294,80 @@ Status Tokenizer::State::encode(std::string_view text, const EncodeOptions& opti
   std::vector<std::string_view> words, next;
   Status status = ok();
   const auto encode_text = [&](std::string_view part) {
-    if (status && !part.empty()) status = encode_piece(part, scratch, words, next, out);
+    if (status && !part.empty()) status = encode_piece(part, scratch, words, next, out, places);
+  };
+  const auto put = [&](const std::vector<TokenId>& ids) {
+    out.insert(out.end(), ids.begin(), ids.end());
+    if (places) places->all(ids, 0);
+  };
+  // The part of the caller's text that comes next.
+  const auto now_at = [&](std::size_t begin, std::size_t end) {
+    if (places && repaired.empty()) places->begin = begin, places->end = end;
   };
   const auto encode_raw = [&](std::string_view part) {
     std::string changed;
     const bool only_nfc = spec.normalizers.size() == 1 && spec.normalizers[0].kind == NormalizeStep::kNfc;
     if (!spec.normalizers.empty() && !(only_nfc && surely_nfc(part))) {
       changed = normalized(std::string(part), spec.normalizers);
-      part = changed;
+      if (changed == part) changed.clear();
+      else part = changed;
     }
     if (!in_normalized || options.specials == Specials::kPlain) return encode_text(part);
+    const std::size_t at = places ? places->begin : 0;
     in_normalized->find(part, allowed, [&](std::size_t begin, std::size_t end, const AddedToken* token) {
-      if (token) out.push_back(token->id);
+      if (changed.empty()) now_at(at + begin, at + end);
+      if (token) put({token->id});
       else encode_text(part.substr(begin, end - begin));
     });
   };
-  if (options.template_tokens) out.insert(out.end(), spec.before.begin(), spec.before.end());
+  if (options.template_tokens) put(spec.before);
+  if (places) places->end = text.size();
+  if (!repaired.empty() && places) places->end = places->text.size();
   if (!raw || options.specials == Specials::kPlain) {
     encode_raw(text);
   } else {
     raw->find(text, allowed, [&](std::size_t begin, std::size_t end, const AddedToken* token) {
-      if (token) out.push_back(token->id);
+      now_at(begin, end);
+      if (token) put({token->id});
       else encode_raw(text.substr(begin, end - begin));
     });
   }
-  if (options.template_tokens) out.insert(out.end(), spec.after.begin(), spec.after.end());
+  if (places) places->begin = places->end = places->text.size();
+  if (options.template_tokens) put(spec.after);
   return status;
 }
 
+std::unique_ptr<Bpe::Scratch> Tokenizer::State::take_scratch() const {
+  std::lock_guard lock(mutex);
+  if (idle.empty()) return std::make_unique<Bpe::Scratch>();
+  auto scratch = std::move(idle.back());
+  idle.pop_back();
+  return scratch;
+}
+
+void Tokenizer::State::give_scratch(std::unique_ptr<Bpe::Scratch> scratch) const {
+  std::lock_guard lock(mutex);
+  idle.push_back(std::move(scratch));
+}
+
 Result<std::vector<TokenId>> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
-  std::unique_ptr<Bpe::Scratch> scratch;
-  {
-    std::lock_guard lock(state_->mutex);
-    if (!state_->idle.empty()) {
-      scratch = std::move(state_->idle.back());
-      state_->idle.pop_back();
-    }
-  }
-  if (!scratch) scratch = std::make_unique<Bpe::Scratch>();
+  auto scratch = state_->take_scratch();
   std::vector<TokenId> out;
   out.reserve(text.size() / 3 + 8);
-  const Status status = state_->encode(text, options, *scratch, out);
-  {
-    std::lock_guard lock(state_->mutex);
-    state_->idle.push_back(std::move(scratch));
-  }
+  const Status status = state_->encode(text, options, *scratch, out, nullptr);
+  state_->give_scratch(std::move(scratch));
   if (!status) return tl::unexpected<Error>(status.error());
   return out;
+}
+
+Result<std::vector<TokenSpan>> Tokenizer::encode_spans(std::string_view text, const EncodeOptions& options) const {
+  auto scratch = state_->take_scratch();
+  std::vector<TokenId> out;
+  State::Places places{.text = text};
+  const Status status = state_->encode(text, options, *scratch, out, &places);
+  state_->give_scratch(std::move(scratch));
+  if (!status) return tl::unexpected<Error>(status.error());
+  return std::move(places.spans);
 }
 
 Result<std::vector<std::vector<TokenId>>> Tokenizer::encode_batch(const std::vector<std::string>& texts, const EncodeOptions& options,

@@ -40,6 +40,12 @@ struct EncodeOptions {
   bool template_tokens = true;   // what the post-processor puts before and after, such as <s>
 };
 
+// A token and the bytes of the text that it stands for.
+struct TokenSpan {
+  TokenId id = 0;
+  std::size_t begin = 0, end = 0;
+};
+
 class Tokenizer {
  public:
   static Result<Tokenizer> create(TokenizerSpec spec);
@@ -47,6 +53,9 @@ class Tokenizer {
   static Result<Tokenizer> open(const std::string& path);
 
   Result<std::vector<TokenId>> encode(std::string_view text, const EncodeOptions& options = {}) const;
+  // The same ids with their places in the text, for a mask over parts of it. A part of the text that normalisation changes
+  // or that is not UTF-8 (then the whole text) is one place for all of its tokens; tokens of the template are empty places.
+  Result<std::vector<TokenSpan>> encode_spans(std::string_view text, const EncodeOptions& options = {}) const;
   // On `threads` threads; 0: one a core. The first error, if any.
   Result<std::vector<std::vector<TokenId>>> encode_batch(const std::vector<std::string>& texts, const EncodeOptions& options = {},
                                                          int threads = 0) const;
