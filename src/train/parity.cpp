@@ -62,7 +62,16 @@ Result<std::vector<std::vector<std::int64_t>>> read_sequences(const json& input,
   return out;
 }
 
+// A misspelt key would otherwise compare something else than was meant.
+Status check_keys(const json& input, const std::string& where) {
+  for (const auto& [key, value] : input.items())
+    if (key != "sequences" && key != "type" && key != "chunk_bytes" && key != "recompute" && key != "adamw")
+      return fail(Code::kInvalidArgument, "{}: \"{}\" is not known; known are sequences, type, chunk_bytes, recompute, adamw", where, key);
+  return ok();
+}
+
 Status compute(const std::string& model, const json& input, const std::string& where, const std::string& out) {
+  MC_RETURN_IF_ERROR(check_keys(input, where));
   const bool brain = input.value("type", "f32") == "bf16";
   MC_ASSIGN_OR_RETURN(const Weights weights, Weights::open(model, {.type = brain ? WeightType::kBF16 : WeightType::kF32, .trainable = true}));
   MC_ASSIGN_OR_RETURN(const auto sequences, read_sequences(input, where, weights.config().vocab));
@@ -72,11 +81,12 @@ Status compute(const std::string& model, const json& input, const std::string& w
   PackedAttention attention(batch);
   std::vector<at::Tensor> parameters;
   for (const std::string& name : weights.names()) parameters.push_back(weights.get(name));
+  const Activations activations = input.value("recompute", false) ? Activations::kRecompute : Activations::kKeep;
   const std::int64_t chunk_bytes = input.value("chunk_bytes", kLogitBytes);
 
   std::vector<Named> results;
   const auto backward = [&](bool keep) {
-    const at::Tensor hidden = decoder.hidden(batch, attention);
+    const at::Tensor hidden = decoder.hidden(batch, attention, Rows::kFast, activations);
     const at::Tensor logprobs = token_logprobs(hidden, decoder.head(), targets, 1, chunk_bytes);
     const at::Tensor loss = mean_loss(logprobs, targets);
     loss.backward();

@@ -146,6 +146,13 @@ def test_small_chunks_of_logits_change_nothing(tmp_path):
             close(parts[key], whole[key], key)
 
 
+def test_recomputed_activations_give_the_same_bits(tmp_path):
+    make("qwen2", tmp_path / "model")
+    kept, again = (ours(tmp_path / "model", tmp_path, recompute=which) for which in (False, True))
+    assert kept.keys() == again.keys()
+    assert all(torch.equal(kept[key], again[key]) for key in kept)
+
+
 def test_sequences_do_not_see_each_other(tmp_path):
     make("llama-tied", tmp_path / "model")
     got = ours(tmp_path / "model", tmp_path)["logits"]
@@ -209,6 +216,7 @@ def test_models_that_cannot_be_computed_are_refused(change, message, tmp_path):
     "text, message",
     [
         ("{}", '"sequences" must be'),
+        ('{"sequences": [[1, 2]], "recomputed": true}', '"recomputed" is not known'),
         ('{"sequences": [[]]}', "no array or empty"),
         ('{"sequences": [[97]]}', "97 is no token id below 97"),
         ('{"sequences": [[1]', "in.json"),

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "llm/kernels/row_ops.h"
+#include "llm/model/recompute.h"
 
 namespace musacoder::llm {
 namespace {
@@ -97,7 +98,7 @@ at::Tensor Decoder::layer(std::int64_t index, const at::Tensor& x, const at::Ten
   return middle + linear((rows == Rows::kIndependent ? row_silu(gate) : at::silu(gate)) * linear(wide, w.up, rows), w.down, rows);
 }
 
-at::Tensor Decoder::hidden(const Packed& batch, Attention& attention, Rows rows) const {
+at::Tensor Decoder::hidden(const Packed& batch, Attention& attention, Rows rows, Activations activations) const {
   at::Tensor x = at::embedding(embedding_, batch.ids);
   Rotation rotation;
   if (rows == Rows::kIndependent) {
@@ -107,7 +108,10 @@ at::Tensor Decoder::hidden(const Packed& batch, Attention& attention, Rows rows)
     rotation = {both.cos(), both.sin()};
   }
   const at::Tensor cos = rotation.cos.to(x.scalar_type()).unsqueeze(1), sin = rotation.sin.to(x.scalar_type()).unsqueeze(1);   // [tokens, 1, dim]
-  for (std::int64_t i = 0; i < config_.layers; ++i) x = layer(i, x, cos, sin, attention, rows);
+  for (std::int64_t i = 0; i < config_.layers; ++i) {
+    const auto run = [this, i, cos, sin, &attention, rows](const at::Tensor& in) { return layer(i, in, cos, sin, attention, rows); };
+    x = activations == Activations::kRecompute ? recomputed(x, run) : run(x);
+  }
   return norm(x, last_norm_, rows);
 }
 

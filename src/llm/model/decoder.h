@@ -53,12 +53,17 @@ enum class Rows {
   kIndependent,   // by kernels/cpu_kernels.h: a row's result is the same bits in any company. CPU and inference only
 };
 
+enum class Activations {
+  kKeep,
+  kRecompute,     // only the layers' inputs are kept for the backward pass; `attention` must live until it is over
+};
+
 class Decoder {
  public:
   explicit Decoder(const Weights& weights);
   const ModelConfig& config() const { return config_; }
   // [tokens, hidden], after the last norm.
-  at::Tensor hidden(const Packed& batch, Attention& attention, Rows rows = Rows::kFast) const;
+  at::Tensor hidden(const Packed& batch, Attention& attention, Rows rows = Rows::kFast, Activations activations = Activations::kKeep) const;
   // [vocab, hidden]: the output matrix, which may be the embedding.
   const at::Tensor& head() const { return head_; }
 
