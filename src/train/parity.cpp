@@ -65,22 +65,29 @@ Result<std::vector<std::vector<std::int64_t>>> read_sequences(const json& input,
 // A misspelt key would otherwise compare something else than was meant.
 Status check_keys(const json& input, const std::string& where) {
   for (const auto& [key, value] : input.items())
-    if (key != "sequences" && key != "type" && key != "chunk_bytes" && key != "recompute" && key != "adamw")
-      return fail(Code::kInvalidArgument, "{}: \"{}\" is not known; known are sequences, type, chunk_bytes, recompute, adamw", where, key);
+    if (key != "sequences" && key != "type" && key != "chunk_bytes" && key != "recompute" && key != "adamw" && key != "lora")
+      return fail(Code::kInvalidArgument, "{}: \"{}\" is not known; known are sequences, type, chunk_bytes, recompute, adamw, lora", where, key);
   return ok();
 }
 
 Status compute(const std::string& model, const json& input, const std::string& where, const std::string& out) {
   MC_RETURN_IF_ERROR(check_keys(input, where));
   const bool brain = input.value("type", "f32") == "bf16";
-  MC_ASSIGN_OR_RETURN(const Weights weights, Weights::open(model, {.type = brain ? WeightType::kBF16 : WeightType::kF32, .trainable = true}));
+  MC_ASSIGN_OR_RETURN(const Weights weights, Weights::open(model, {.type = brain ? WeightType::kBF16 : WeightType::kF32, .trainable = !input.contains("lora")}));
   MC_ASSIGN_OR_RETURN(const auto sequences, read_sequences(input, where, weights.config().vocab));
-  const Decoder decoder(weights);
+  std::optional<Lora> lora;
+  if (const auto folder = input.find("lora"); folder != input.end()) {
+    MC_ASSIGN_OR_RETURN(lora, Lora::open(weights, folder->get<std::string>()));
+  }
+  const Decoder decoder(weights, lora ? &*lora : nullptr);
   const Packed batch = pack(sequences);
   const at::Tensor targets = next_tokens(batch);
   PackedAttention attention(batch);
+  const std::vector<std::string> names = lora ? lora->names() : weights.names();
   std::vector<at::Tensor> parameters;
-  for (const std::string& name : weights.names()) parameters.push_back(weights.get(name));
+  if (lora) parameters = lora->parameters();
+  else
+    for (const std::string& name : names) parameters.push_back(weights.get(name));
   const Activations activations = input.value("recompute", false) ? Activations::kRecompute : Activations::kKeep;
   const std::int64_t chunk_bytes = input.value("chunk_bytes", kLogitBytes);
 
@@ -95,7 +102,7 @@ Status compute(const std::string& model, const json& input, const std::string& w
     results.push_back({"logits", at::linear(hidden, decoder.head())});
     results.push_back({"logprobs", logprobs});
     results.push_back({"loss", loss});
-    for (std::size_t i = 0; i < parameters.size(); ++i) results.push_back({"grad." + weights.names()[i], parameters[i].grad().clone()});
+    for (std::size_t i = 0; i < parameters.size(); ++i) results.push_back({"grad." + names[i], parameters[i].grad().clone()});
   };
   backward(true);
   if (const auto given = input.find("adamw"); given != input.end()) {
@@ -114,7 +121,7 @@ Status compute(const std::string& model, const json& input, const std::string& w
       clear_gradients(parameters);
       if (left > 1) backward(false);
     }
-    for (std::size_t i = 0; i < parameters.size(); ++i) results.push_back({"step." + weights.names()[i], parameters[i]});
+    for (std::size_t i = 0; i < parameters.size(); ++i) results.push_back({"step." + names[i], parameters[i]});
   }
   return write_tensors(std::move(results), out);
 }

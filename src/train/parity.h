@@ -6,7 +6,8 @@
 // The output has `logits` [tokens, vocab] of the packed sequences, `logprobs` [tokens] of each next token (0 at a
 // sequence's end), `loss`, `grad.NAME` of the loss for every weight, and with "adamw" (lr, betas, eps, weight_decay,
 // steps: default 1; max_grad_norm: default none) `step.NAME`, the weights after that many steps on the same batch.
-// "chunk_bytes" sets the size of logit chunks, "recompute": true turns activation checkpointing on. Weights are float32 unless "type" is "bf16".
+// "chunk_bytes" sets the size of logit chunks, "recompute": true turns activation checkpointing on,
+// "lora": "FOLDER" puts a peft adapter on the model and trains only that. Weights are float32 unless "type" is "bf16".
 #pragma once
 
 #include <string>

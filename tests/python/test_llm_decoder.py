@@ -15,7 +15,7 @@ require_train("transformers", "safetensors", "torch")
 import torch  # noqa: E402
 import transformers  # noqa: E402
 from llm_support import TRAIN  # noqa: E402
-from safetensors.torch import load_file  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
 
 SEQUENCES = [[5, 17, 3, 44, 90, 12, 7], [61], [2, 2, 80, 33], list(range(1, 41))]
 SIZES = dict(
@@ -151,6 +151,72 @@ def test_recomputed_activations_give_the_same_bits(tmp_path):
     kept, again = (ours(tmp_path / "model", tmp_path, recompute=which) for which in (False, True))
     assert kept.keys() == again.keys()
     assert all(torch.equal(kept[key], again[key]) for key in kept)
+
+
+def make_adapter(model, folder, rank, alpha, targets, **more):
+    """A random adapter in the layout of PyPI peft."""
+    tensors = {}
+    for name, parameter in model.named_parameters():
+        if name.endswith(".weight") and name.split(".")[-2] in targets:
+            at = f"base_model.model.{name[: -len('.weight')]}"
+            tensors[f"{at}.lora_A.weight"] = torch.randn(rank, parameter.shape[1]) * 0.2
+            tensors[f"{at}.lora_B.weight"] = torch.randn(parameter.shape[0], rank) * 0.2
+    folder.mkdir()
+    save_file(tensors, folder / "adapter_model.safetensors")
+    config = dict(peft_type="LORA", r=rank, lora_alpha=alpha, target_modules=targets, bias="none") | more
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    return tensors
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize(
+    "targets", [["q_proj", "v_proj"], ["o_proj", "gate_proj", "down_proj", "k_proj", "up_proj"]]
+)
+def test_adapters_are_added_to_the_weights(targets, recompute, tmp_path):
+    model = make("qwen2", tmp_path / "model")
+    tensors = make_adapter(model, tmp_path / "adapter", 3, 5, targets)
+    got = ours(tmp_path / "model", tmp_path, lora=str(tmp_path / "adapter"), adamw=ADAMW, recompute=recompute)
+    leaves = {key: tensor.clone().requires_grad_() for key, tensor in tensors.items()}
+    merged = dict(model.named_parameters())
+    for key in leaves:
+        if ".lora_A." in key:
+            name = key.removeprefix("base_model.model.").replace("lora_A.weight", "weight")
+            merged[name] = (
+                merged[name].detach() + 5 / 3 * leaves[key.replace("lora_A", "lora_B")] @ leaves[key]
+            )
+
+    def with_adapter(ids, use_cache):
+        return torch.func.functional_call(model, merged, (ids,), {"use_cache": use_cache})
+
+    logits, _, loss = reference_backward(with_adapter)
+    close(got["logits"], logits, "logits")
+    close(got["loss"], loss, "loss")
+    assert {key[5:] for key in got if key.startswith("grad.")} == leaves.keys()
+    for key, leaf in leaves.items():
+        close(got[f"grad.{key}"], leaf.grad, f"gradient of {key}")
+    torch.optim.AdamW(leaves.values(), **ADAMW).step()
+    for key, leaf in leaves.items():
+        close(got[f"step.{key}"], leaf.detach(), f"step of {key}")
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (dict(target_modules=["q_proj", "query"]), "no linear of the model is called 'query'"),
+        (dict(target_modules=["q_proj", "o_proj"]), "o_proj.lora_A.weight is missing"),
+        (dict(target_modules=["layers.0.self_attn.q_proj"]), "belongs to no target"),
+        (dict(r=4), "is [3, 24], not [4, 24]"),
+        (dict(use_rslora=True), "use_rslora is not built"),
+        (dict(r=0), "r is no rank"),
+    ],
+)
+def test_adapters_that_do_not_fit_are_refused(change, message, tmp_path):
+    make_adapter(make("qwen2", tmp_path / "model"), tmp_path / "adapter", 3, 5, ["q_proj"], **change)
+    given = tmp_path / "in.json"
+    given.write_text(json.dumps({"sequences": [[1, 2]], "lora": str(tmp_path / "adapter")}))
+    command = [TRAIN, "parity", "--model", tmp_path / "model", "--input", given, "--out", tmp_path / "out"]
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
+    assert done.returncode == 2 and message in done.stderr, done.stderr
 
 
 def test_sequences_do_not_see_each_other(tmp_path):

@@ -55,7 +55,7 @@ at::Tensor PackedAttention::attend(std::int64_t, const at::Tensor& q, const at::
   return parts.size() == 1 ? parts[0] : at::cat(parts, 0);
 }
 
-Decoder::Decoder(const Weights& weights) : config_(weights.config()) {
+Decoder::Decoder(const Weights& weights, const Lora* lora) : config_(weights.config()) {
   embedding_ = weights.get("model.embed_tokens.weight");
   last_norm_ = weights.get("model.norm.weight");
   head_ = config_.tied ? embedding_ : weights.get("lm_head.weight");
@@ -63,7 +63,15 @@ Decoder::Decoder(const Weights& weights) : config_(weights.config()) {
   for (std::int64_t i = 0; i < config_.layers; ++i) {
     const std::string at = fmt::format("model.layers.{}.", i);
     const auto named = [&](const std::string& name) { return weights.has(at + name) ? weights.get(at + name) : at::Tensor(); };
-    const auto projection = [&](const std::string& name) { return Linear{named(name + ".weight"), named(name + ".bias")}; };
+    const auto projection = [&](const std::string& name) {
+      Linear out{named(name + ".weight"), named(name + ".bias"), {}, {}};
+      if (const Lora::Pair* pair = lora ? lora->find(at + name) : nullptr) {
+        out.lora_a = pair->a;
+        out.lora_b = pair->b;
+        out.lora_scale = lora->scale();
+      }
+      return out;
+    };
     layers_.push_back({named("input_layernorm.weight"), named("post_attention_layernorm.weight"), named("self_attn.q_norm.weight"), named("self_attn.k_norm.weight"),
                        projection("self_attn.q_proj"), projection("self_attn.k_proj"), projection("self_attn.v_proj"), projection("self_attn.o_proj"),
                        projection("mlp.gate_proj"), projection("mlp.up_proj"), projection("mlp.down_proj")});
@@ -71,8 +79,13 @@ Decoder::Decoder(const Weights& weights) : config_(weights.config()) {
 }
 
 at::Tensor Decoder::linear(const at::Tensor& x, const Linear& by, Rows rows) const {
-  if (rows == Rows::kIndependent) return row_linear(x, by.weight, by.bias, x.scalar_type());
-  return at::linear(x, by.weight, by.bias);
+  const auto product = [&](const at::Tensor& left, const at::Tensor& weight, const at::Tensor& bias) {
+    return rows == Rows::kIndependent ? row_linear(left, weight, bias, left.scalar_type()) : at::linear(left, weight, bias);
+  };
+  const at::Tensor out = product(x, by.weight, by.bias);
+  if (!by.lora_a.defined()) return out;
+  const at::Tensor low = product(product(x.to(at::kFloat), by.lora_a, {}), by.lora_b, {});
+  return out + (low * by.lora_scale).to(out.scalar_type());
 }
 
 at::Tensor Decoder::norm(const at::Tensor& x, const at::Tensor& weight, Rows rows) const {

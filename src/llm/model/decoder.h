@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "llm/model/lora.h"
 #include "llm/model/weights.h"
 #include "llm/torch.h"
 
@@ -60,7 +61,8 @@ enum class Activations {
 
 class Decoder {
  public:
-  explicit Decoder(const Weights& weights);
+  // With `lora`, its adapters act on the linears they belong to; it need not outlive the decoder.
+  explicit Decoder(const Weights& weights, const Lora* lora = nullptr);
   const ModelConfig& config() const { return config_; }
   // [tokens, hidden], after the last norm.
   at::Tensor hidden(const Packed& batch, Attention& attention, Rows rows = Rows::kFast, Activations activations = Activations::kKeep) const;
@@ -69,7 +71,9 @@ class Decoder {
 
  private:
   struct Linear {
-    at::Tensor weight, bias;    // bias undefined: none
+    at::Tensor weight, bias;                // bias undefined: none
+    at::Tensor lora_a, lora_b;              // undefined: none
+    double lora_scale = 1;
   };
   struct Layer {
     at::Tensor input_norm, post_norm, q_norm, k_norm;
