@@ -59,6 +59,15 @@ execute_process(
   COMMAND ${MUSACODER_PYTHON} -c "import importlib.util,os;s=importlib.util.find_spec('torch');print(os.path.dirname(s.origin) if s else '')"
   OUTPUT_VARIABLE MUSACODER_TORCH_DIR OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 
+# The training half is built where libtorch is; without it, and with MUSACODER_TRAIN=OFF, the verifier is complete.
+option(MUSACODER_TRAIN "build musacoder-train (needs libtorch)" ON)
+if(MUSACODER_TRAIN)
+  find_package(MusacoderTorch QUIET)
+  if(NOT MusacoderTorch_FOUND)
+    set(MUSACODER_TRAIN OFF)
+  endif()
+endif()
+
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
 find_package(tl-expected REQUIRED)

@@ -14,6 +14,9 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PROBE = os.path.join(ROOT, "build", "musacoder_llm_io_probe")
 PROGRAM = os.path.join(ROOT, "build", "musacoder")
+# OpenMP threads that wait by spinning are slow beyond measure where cores are shared with other tests.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+TRAIN = os.path.join(ROOT, "build", "musacoder-train")
 
 GPT2 = r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+"
 _HEAD, _TAIL = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?", r"[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -39,6 +42,15 @@ def require(*modules):
         pytest.skip(f"{', '.join(absent)} not installed (requirements-llm-test.txt)", allow_module_level=True)
     if not os.path.exists(PROBE):
         pytest.skip(f"{PROBE} is not built", allow_module_level=True)
+
+
+def require_train(*modules):
+    """The same for tests of the training half."""
+    absent = [name for name in modules if importlib.util.find_spec(name) is None]
+    if absent:
+        pytest.skip(f"{', '.join(absent)} not installed (requirements-llm-test.txt)", allow_module_level=True)
+    if not os.path.exists(TRAIN):
+        pytest.skip(f"{TRAIN} is not built", allow_module_level=True)
 
 
 def smollm2():

@@ -1,0 +1,3 @@
+#define MC_KERNEL_SET base
+#define MC_KERNEL_NAME "base"
+#include "llm/kernels/cpu_kernels_impl.h"

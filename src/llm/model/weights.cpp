@@ -1,0 +1,96 @@
+#include "llm/model/weights.h"
+
+#include <fmt/ranges.h>
+
+#include <cstring>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "llm/checkpoint/checkpoint.h"
+#include "llm/checkpoint/families.h"
+#include "llm/checkpoint/gguf_import.h"
+
+namespace musacoder::llm {
+namespace {
+
+Result<at::ScalarType> scalar_type(DType type, const std::string& name) {
+  switch (type) {
+    case DType::kF32: return at::kFloat;
+    case DType::kBF16: return at::kBFloat16;
+    case DType::kF16: return at::kHalf;
+    default: return fail(Code::kUnsupported, "{}: weights of type {} cannot be computed with; F32, BF16 and F16 can", name, dtype_name(type));
+  }
+}
+
+Result<at::Tensor> mapped_tensor(const TensorView& view) {
+  MC_ASSIGN_OR_RETURN(const at::ScalarType type, scalar_type(view.dtype, view.name));
+  if (!view.aligned()) {
+    at::Tensor copy = at::empty(view.shape, type);
+    std::memcpy(copy.data_ptr(), view.bytes.data(), view.bytes.size());
+    return copy;
+  }
+  // The deleter's copy of the owner keeps the mapping alive as long as any tensor on it.
+  return at::from_blob(const_cast<char*>(view.bytes.data()), view.shape, [owner = view.owner](void*) {}, at::TensorOptions(type));
+}
+
+bool is_gguf(const std::string& path) {
+  const auto file = std::filesystem::is_directory(path) ? nullptr : MappedFile::open(path).value_or(nullptr);
+  return file && Gguf::looks_like(file->bytes());
+}
+
+std::string some_of(const std::vector<std::string>& names) {
+  const std::size_t shown = std::min<std::size_t>(names.size(), 3);
+  return fmt::format("{}{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), "; "), names.size() > shown ? fmt::format(" and {} more", names.size() - shown) : "");
+}
+
+}  // namespace
+
+Status Weights::take(const std::string& name, at::Tensor tensor, const WeightOptions& options) {
+  const at::ScalarType type = options.type == WeightType::kF32 ? at::kFloat : options.type == WeightType::kBF16 ? at::kBFloat16 : tensor.scalar_type();
+  at::Tensor out = tensor.to(type);
+  if (options.trainable) {
+    if (out.is_same(tensor)) out = tensor.clone();
+    out.requires_grad_(true);
+  }
+  tensors_.emplace(name, std::move(out));
+  return ok();
+}
+
+Result<Weights> Weights::open(const std::string& path, const WeightOptions& options) {
+  Weights out;
+  if (is_gguf(path)) {
+    MC_ASSIGN_OR_RETURN(auto file, Gguf::open(path));
+    MC_ASSIGN_OR_RETURN(GgufImport model, import_gguf(file, options.type == WeightType::kF32 ? DType::kF32 : DType::kBF16));
+    const nlohmann::json config = nlohmann::json::parse(model.config);
+    MC_ASSIGN_OR_RETURN(out.config_, parse_model_config(config));
+    MC_ASSIGN_OR_RETURN(const auto wanted, family_tensors(config));
+    for (const NewTensor& one : model.tensors) {
+      MC_ASSIGN_OR_RETURN(const at::ScalarType type, scalar_type(one.dtype, one.name));
+      MC_ASSIGN_OR_RETURN(const std::string_view bytes, one.bytes());
+      at::Tensor tensor = at::empty(one.shape, type);
+      std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
+      MC_RETURN_IF_ERROR(out.take(one.name, std::move(tensor), options));
+    }
+    for (const FamilyTensor& one : wanted) {
+      if (!out.has(one.name)) return fail(Code::kInvalidArgument, "{}: {} is missing", path, one.name);
+      if (out.get(one.name).sizes() != at::IntArrayRef(one.shape))
+        return fail(Code::kInvalidArgument, "{}: {} is not {}, as the configuration makes it", path, one.name, shape_text(one.shape));
+      out.names_.push_back(one.name);
+    }
+    return out;
+  }
+  MC_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::open(path));
+  MC_ASSIGN_OR_RETURN(out.config_, parse_model_config(checkpoint.config()));
+  MC_ASSIGN_OR_RETURN(const auto wanted, family_tensors(checkpoint.config()));
+  const TensorCheck check = check_tensors(checkpoint, wanted);
+  if (!check.missing.empty()) return fail(Code::kInvalidArgument, "{}: tensors are missing: {}", path, some_of(check.missing));
+  if (!check.misshapen.empty()) return fail(Code::kInvalidArgument, "{}: {}", path, some_of(check.misshapen));
+  for (const FamilyTensor& one : wanted) {
+    MC_ASSIGN_OR_RETURN(at::Tensor tensor, mapped_tensor(*checkpoint.find(one.name)));
+    MC_RETURN_IF_ERROR(out.take(one.name, std::move(tensor), options));
+    out.names_.push_back(one.name);
+  }
+  return out;
+}
+
+}  // namespace musacoder::llm

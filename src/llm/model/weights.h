@@ -1,0 +1,47 @@
+// A model's tensors as libtorch's, from a Hugging Face folder or a GGUF file.
+//
+//   MC_ASSIGN_OR_RETURN(Weights weights, Weights::open("SmolLM2-135M", {}));
+//   weights.get("model.norm.weight");                        // a view on the mapped file: no second copy
+//   MC_ASSIGN_OR_RETURN(Weights mine, Weights::open(dir, {.type = WeightType::kF32, .trainable = true}));
+//
+// Where the type is kept, tensors are views on the read-only mapping and must not be written to; trainable ones are copies
+// with requires_grad. Only the family's tensors are taken; others (MTP, vision) stay in the file.
+// Errors: those of Checkpoint::open() and import_gguf(); kInvalidArgument: tensors missing or misshapen, by name.
+#pragma once
+
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "base/status.h"
+#include "llm/model/config.h"
+#include "llm/torch.h"
+
+namespace musacoder::llm {
+
+enum class WeightType { kKeep, kF32, kBF16 };   // kKeep of GGUF: bf16, as quantised weights have no type of their own here
+
+struct WeightOptions {
+  WeightType type = WeightType::kKeep;
+  bool trainable = false;
+};
+
+class Weights {
+ public:
+  static Result<Weights> open(const std::string& path, const WeightOptions& options);
+
+  const ModelConfig& config() const { return config_; }
+  // In the order of family_tensors().
+  const std::vector<std::string>& names() const { return names_; }
+  bool has(const std::string& name) const { return tensors_.count(name) > 0; }
+  // Must exist.
+  const at::Tensor& get(const std::string& name) const { return tensors_.at(name); }
+
+ private:
+  Status take(const std::string& name, at::Tensor tensor, const WeightOptions& options);
+  ModelConfig config_;
+  std::vector<std::string> names_;
+  std::unordered_map<std::string, at::Tensor> tensors_;
+};
+
+}  // namespace musacoder::llm
