@@ -33,8 +33,9 @@ if(MusacoderTorch_FOUND AND NOT TARGET MusacoderTorch::torch)
   add_library(MusacoderTorch::torch INTERFACE IMPORTED)
   # Its headers come after all others: the wheel brings copies of fmt, pybind11 and more, and what is linked is the system's.
   # at::parallel_for is serial without OpenMP; the wheel's own libgomp is linked, so that there is one pool of threads.
+  # (Clang's OpenMP code calls another library; under clang our own kernels use one thread.)
   set_target_properties(MusacoderTorch::torch PROPERTIES
     INTERFACE_COMPILE_OPTIONS
-      "-fopenmp;SHELL:-idirafter ${MusacoderTorch_INCLUDE_DIR}/torch/csrc/api/include;SHELL:-idirafter ${MusacoderTorch_INCLUDE_DIR}"
+      "$<$<CXX_COMPILER_ID:GNU>:-fopenmp>;SHELL:-idirafter ${MusacoderTorch_INCLUDE_DIR}/torch/csrc/api/include;SHELL:-idirafter ${MusacoderTorch_INCLUDE_DIR}"
     INTERFACE_LINK_LIBRARIES "${MusacoderTorch_CPU_LIBRARY};${MusacoderTorch_C10_LIBRARY};${MusacoderTorch_GOMP_LIBRARY}")
 endif()

@@ -1,5 +1,5 @@
-// libtorch's headers, all that src/llm uses of them: precompiled for mc_llm, so only its .cpp files include it. Headers that
-// others read name no torch type.
+// libtorch's headers, all that src/llm uses of them: precompiled for mc_llm, so only its .cpp files include
+// it. Headers that others read name no torch type.
 #pragma once
 
 #include <ATen/ATen.h>

@@ -4,7 +4,8 @@
 
 namespace musacoder::train {
 
-AdamW::AdamW(std::vector<at::Tensor> parameters, const AdamWConfig& config) : config_(config), parameters_(std::move(parameters)) {
+AdamW::AdamW(std::vector<at::Tensor> parameters, const AdamWConfig& config)
+    : config_(config), parameters_(std::move(parameters)) {
   for (const at::Tensor& one : parameters_) {
     first_.push_back(at::zeros_like(one));
     second_.push_back(at::zeros_like(one));
@@ -25,7 +26,8 @@ void AdamW::step() {
     steps.push_back(steps_[i]);
   }
   if (parameters.empty()) return;
-  at::_fused_adamw_(parameters, gradients, first, second, {}, steps, config_.learning_rate, config_.beta1, config_.beta2, config_.weight_decay, config_.epsilon,
+  at::_fused_adamw_(parameters, gradients, first, second, {}, steps, config_.learning_rate, config_.beta1,
+                    config_.beta2, config_.weight_decay, config_.epsilon,
                     /*amsgrad=*/false, /*maximize=*/false);
 }
 

@@ -1,11 +1,13 @@
-// AdamW (Loshchilov & Hutter, https://arxiv.org/abs/1711.05101) over a list of parameters, by libtorch's fused step.
+// AdamW (Loshchilov & Hutter, https://arxiv.org/abs/1711.05101) over a list of parameters, by libtorch's
+// fused step.
 //
 //   AdamW optimizer(parameters, {.learning_rate = 1e-5, .weight_decay = 0.01});
 //   loss.backward();
 //   const double norm = clip_gradients(parameters, 1.0);
 //   optimizer.step();                       // then clear_gradients(parameters)
 //
-// Same numbers as torch.optim.AdamW(fused=True). Parameters without a gradient are left alone. Moments have the parameter's type.
+// Same numbers as torch.optim.AdamW(fused=True). Parameters without a gradient are left alone. Moments have
+// the parameter's type.
 #pragma once
 
 #include <vector>
@@ -29,8 +31,8 @@ class AdamW {
 };
 
 void clear_gradients(const std::vector<at::Tensor>& parameters);
-// Scales all gradients so that their common 2-norm is at most `limit`, as torch.nn.utils.clip_grad_norm_ does; returns the
-// norm before.
+// Scales all gradients so that their common 2-norm is at most `limit`, as torch.nn.utils.clip_grad_norm_
+// does; returns the norm before.
 double clip_gradients(const std::vector<at::Tensor>& parameters, double limit);
 
 }  // namespace musacoder::train

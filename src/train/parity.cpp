@@ -46,12 +46,15 @@ Status write_tensors(std::vector<Named> all, const std::string& path) {
   return fail(Code::kInvalidArgument, "{}: {}", path, std::strerror(error));
 }
 
-Result<std::vector<std::vector<std::int64_t>>> read_sequences(const json& input, const std::string& where, std::int64_t vocab) {
+Result<std::vector<std::vector<std::int64_t>>> read_sequences(const json& input, const std::string& where,
+                                                              std::int64_t vocab) {
   std::vector<std::vector<std::int64_t>> out;
   const auto given = input.find("sequences");
-  if (given == input.end() || !given->is_array() || given->empty()) return fail(Code::kInvalidArgument, "{}: \"sequences\" must be an array of arrays of token ids", where);
+  if (given == input.end() || !given->is_array() || given->empty())
+    return fail(Code::kInvalidArgument, "{}: \"sequences\" must be an array of arrays of token ids", where);
   for (const json& one : *given) {
-    if (!one.is_array() || one.empty()) return fail(Code::kInvalidArgument, "{}: a sequence is no array or empty", where);
+    if (!one.is_array() || one.empty())
+      return fail(Code::kInvalidArgument, "{}: a sequence is no array or empty", where);
     out.emplace_back();
     for (const json& id : one) {
       if (!id.is_number_integer() || id.get<std::int64_t>() < 0 || id.get<std::int64_t>() >= vocab)
@@ -65,15 +68,21 @@ Result<std::vector<std::vector<std::int64_t>>> read_sequences(const json& input,
 // A misspelt key would otherwise compare something else than was meant.
 Status check_keys(const json& input, const std::string& where) {
   for (const auto& [key, value] : input.items())
-    if (key != "sequences" && key != "type" && key != "chunk_bytes" && key != "recompute" && key != "adamw" && key != "lora")
-      return fail(Code::kInvalidArgument, "{}: \"{}\" is not known; known are sequences, type, chunk_bytes, recompute, adamw, lora", where, key);
+    if (key != "sequences" && key != "type" && key != "chunk_bytes" && key != "recompute" && key != "adamw" &&
+        key != "lora")
+      return fail(Code::kInvalidArgument,
+                  "{}: \"{}\" is not known; known are sequences, type, chunk_bytes, recompute, adamw, lora",
+                  where, key);
   return ok();
 }
 
-Status compute(const std::string& model, const json& input, const std::string& where, const std::string& out) {
+Status compute(const std::string& model, const json& input, const std::string& where,
+               const std::string& out) {
   MC_RETURN_IF_ERROR(check_keys(input, where));
   const bool brain = input.value("type", "f32") == "bf16";
-  MC_ASSIGN_OR_RETURN(const Weights weights, Weights::open(model, {.type = brain ? WeightType::kBF16 : WeightType::kF32, .trainable = !input.contains("lora")}));
+  MC_ASSIGN_OR_RETURN(const Weights weights,
+                      Weights::open(model, {.type = brain ? WeightType::kBF16 : WeightType::kF32,
+                                            .trainable = !input.contains("lora")}));
   MC_ASSIGN_OR_RETURN(const auto sequences, read_sequences(input, where, weights.config().vocab));
   std::optional<Lora> lora;
   if (const auto folder = input.find("lora"); folder != input.end()) {
@@ -85,10 +94,12 @@ Status compute(const std::string& model, const json& input, const std::string& w
   PackedAttention attention(batch);
   const std::vector<std::string> names = lora ? lora->names() : weights.names();
   std::vector<at::Tensor> parameters;
-  if (lora) parameters = lora->parameters();
+  if (lora)
+    parameters = lora->parameters();
   else
     for (const std::string& name : names) parameters.push_back(weights.get(name));
-  const Activations activations = input.value("recompute", false) ? Activations::kRecompute : Activations::kKeep;
+  const Activations activations =
+      input.value("recompute", false) ? Activations::kRecompute : Activations::kKeep;
   const std::int64_t chunk_bytes = input.value("chunk_bytes", kLogitBytes);
 
   std::vector<Named> results;
@@ -102,7 +113,8 @@ Status compute(const std::string& model, const json& input, const std::string& w
     results.push_back({"logits", at::linear(hidden, decoder.head())});
     results.push_back({"logprobs", logprobs});
     results.push_back({"loss", loss});
-    for (std::size_t i = 0; i < parameters.size(); ++i) results.push_back({"grad." + names[i], parameters[i].grad().clone()});
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      results.push_back({"grad." + names[i], parameters[i].grad().clone()});
   };
   backward(true);
   if (const auto given = input.find("adamw"); given != input.end()) {
@@ -116,12 +128,14 @@ Status compute(const std::string& model, const json& input, const std::string& w
     config.beta2 = betas[1];
     AdamW optimizer(parameters, config);
     for (int left = given->value("steps", 1); left > 0; --left) {
-      if (const auto limit = given->find("max_grad_norm"); limit != given->end()) clip_gradients(parameters, limit->get<double>());
+      if (const auto limit = given->find("max_grad_norm"); limit != given->end())
+        clip_gradients(parameters, limit->get<double>());
       optimizer.step();
       clear_gradients(parameters);
       if (left > 1) backward(false);
     }
-    for (std::size_t i = 0; i < parameters.size(); ++i) results.push_back({"step." + names[i], parameters[i]});
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+      results.push_back({"step." + names[i], parameters[i]});
   }
   return write_tensors(std::move(results), out);
 }
@@ -135,7 +149,7 @@ Status run_parity(const std::string& model, const std::string& input, const std:
     return compute(model, given, input, out);
   } catch (const json::exception& error) {
     return fail(Code::kInvalidArgument, "{}: {}", input, error.what());
-  } catch (const std::exception& error) {   // libtorch's own errors
+  } catch (const std::exception& error) {  // libtorch's own errors
     return fail(Code::kInternal, "{}: {}", model, error.what());
   }
 }

@@ -20,7 +20,7 @@ float& first_key(const KvCache& cache, const PageTable& table, std::int64_t laye
 
 TEST(KvCache, PagesAreTakenAsTokensNeedThemAndComeBack) {
   KvCache cache(sizes(), at::kFloat, 100);
-  EXPECT_EQ(cache.pages(), 7);   // 100 / 16, rounded up
+  EXPECT_EQ(cache.pages(), 7);  // 100 / 16, rounded up
   PageTable table;
   cache.extend(table, 1);
   cache.extend(table, 16);
@@ -48,7 +48,7 @@ TEST(KvCache, AForkSharesFullPagesAndCopiesTheOpenOneWhenItGrows) {
   first_key(cache, two, 1, 1) = 7;
   EXPECT_EQ(first_key(cache, one, 1, 1), 42);
   const std::int32_t own = one.pages[1];
-  cache.extend(one, 21);             // nobody else has it any more: no copy
+  cache.extend(one, 21);  // nobody else has it any more: no copy
   EXPECT_EQ(one.pages[1], own);
   cache.release(one);
   EXPECT_EQ(cache.free_pages(), 8);  // the shared page is still in use

@@ -5,30 +5,16 @@
 
 #include <filesystem>
 
-#include "llm/checkpoint/checkpoint_writer.h"
-#include "llm/checkpoint/families.h"
 #include "llm/model/decoder.h"
-#include "nlohmann/json.hpp"
+#include "llm_model/tiny_model.h"
 
 namespace musacoder::llm {
 namespace {
 
-class LoraTest : public testing::Test {
+class LoraTest : public TinyModel {
  protected:
   void SetUp() override {
-    folder_ = testing::TempDir() + "lora_test";
-    std::filesystem::remove_all(folder_);
-    std::filesystem::create_directories(folder_);
-    const nlohmann::json config = {{"model_type", "llama"}, {"hidden_size", 8}, {"num_hidden_layers", 2}, {"intermediate_size", 12}, {"num_attention_heads", 2}, {"vocab_size", 11}, {"tie_word_embeddings", true}};
-    NewCheckpoint model{.files = {{"config.json", config.dump()}}};
-    at::manual_seed(1);
-    const auto wanted = family_tensors(config);
-    for (const FamilyTensor& one : *wanted) {
-      values_.push_back(at::randn(one.shape));
-      const at::Tensor& value = values_.back();
-      model.tensors.push_back({one.name, DType::kF32, one.shape, [value] { return std::string_view(static_cast<const char*>(value.const_data_ptr()), value.nbytes()); }});
-    }
-    ASSERT_TRUE(write_checkpoint(model, folder_ + "/model"));
+    TinyModel::SetUp();
     auto opened = Weights::open(folder_ + "/model", {});
     ASSERT_TRUE(opened) << opened.error().message;
     weights_ = std::move(*opened);
@@ -38,19 +24,21 @@ class LoraTest : public testing::Test {
     PackedAttention attention(batch);
     return Decoder(weights_, lora).hidden(batch, attention);
   }
-  std::string folder_;
-  std::vector<at::Tensor> values_;
   Weights weights_;
 };
 
 TEST_F(LoraTest, ANewOneChangesNothingAndFollowsItsSeed) {
   const auto lora = Lora::create(weights_, {.rank = 2, .targets = {"q_proj", "down_proj"}, .seed = 3});
   ASSERT_TRUE(lora) << lora.error().message;
-  EXPECT_EQ(lora->names(), (std::vector<std::string>{
-      "base_model.model.model.layers.0.mlp.down_proj.lora_A.weight", "base_model.model.model.layers.0.mlp.down_proj.lora_B.weight",
-      "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight", "base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight",
-      "base_model.model.model.layers.1.mlp.down_proj.lora_A.weight", "base_model.model.model.layers.1.mlp.down_proj.lora_B.weight",
-      "base_model.model.model.layers.1.self_attn.q_proj.lora_A.weight", "base_model.model.model.layers.1.self_attn.q_proj.lora_B.weight"}));
+  EXPECT_EQ(lora->names(),
+            (std::vector<std::string>{"base_model.model.model.layers.0.mlp.down_proj.lora_A.weight",
+                                      "base_model.model.model.layers.0.mlp.down_proj.lora_B.weight",
+                                      "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight",
+                                      "base_model.model.model.layers.0.self_attn.q_proj.lora_B.weight",
+                                      "base_model.model.model.layers.1.mlp.down_proj.lora_A.weight",
+                                      "base_model.model.model.layers.1.mlp.down_proj.lora_B.weight",
+                                      "base_model.model.model.layers.1.self_attn.q_proj.lora_A.weight",
+                                      "base_model.model.model.layers.1.self_attn.q_proj.lora_B.weight"}));
   const auto* pair = lora->find("model.layers.1.mlp.down_proj");
   ASSERT_NE(pair, nullptr);
   EXPECT_EQ(pair->a.sizes(), (at::IntArrayRef{2, 12}));
@@ -76,19 +64,21 @@ TEST_F(LoraTest, GoesToDiskAndBack) {
   ASSERT_TRUE(back) << back.error().message;
   EXPECT_EQ(back->scale(), 3.5);
   EXPECT_EQ(back->names(), lora->names());
-  for (std::size_t i = 0; i < lora->names().size(); ++i) EXPECT_TRUE(at::equal(back->parameters()[i], lora->parameters()[i]));
+  for (std::size_t i = 0; i < lora->names().size(); ++i)
+    EXPECT_TRUE(at::equal(back->parameters()[i], lora->parameters()[i]));
   EXPECT_FALSE(at::equal(hidden(&*back), hidden(nullptr)));
   EXPECT_TRUE(at::equal(hidden(&*back), hidden(&*lora)));
 }
 
 TEST_F(LoraTest, WeightsAreViewsOnTheFile) {
-  const at::Tensor one = weights_.get("model.norm.weight"), again = Weights::open(folder_ + "/model", {})->get("model.norm.weight");
-  EXPECT_TRUE(at::equal(one, values_.back()));    // the last tensor of a tied model
+  const at::Tensor one = weights_.get("model.norm.weight"),
+                   again = Weights::open(folder_ + "/model", {})->get("model.norm.weight");
+  EXPECT_TRUE(at::equal(one, values_.back()));  // the last tensor of a tied model
   EXPECT_FALSE(one.requires_grad());
   EXPECT_NE(one.data_ptr(), values_.back().data_ptr());
   weights_ = Weights();
   std::filesystem::remove_all(folder_ + "/model");
-  EXPECT_TRUE(at::equal(one, again));             // the mapping outlives weights and file
+  EXPECT_TRUE(at::equal(one, again));  // the mapping outlives weights and file
 }
 
 }  // namespace

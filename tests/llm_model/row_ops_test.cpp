@@ -1,4 +1,5 @@
-// Row-independent kernels: libtorch's double-precision products are the reference; independence is to the bit.
+// Row-independent kernels: libtorch's double-precision products are the reference; independence is to the
+// bit.
 #include "llm/kernels/row_ops.h"
 
 #include <gtest/gtest.h>
@@ -25,8 +26,13 @@ TEST_P(EachKernelSet, MultipliesAsTorchDoes) {
         const std::int64_t out = 11;
         const at::Tensor x = at::randn({rows, in}), w = at::randn({out, in}).to(type);
         at::Tensor y = at::zeros({rows, out});
-        if (type == at::kFloat) run_->linear_f32(x.const_data_ptr<float>(), rows, in, w.const_data_ptr<float>(), 0, out, y.mutable_data_ptr<float>(), out);
-        else run_->linear_bf16(x.const_data_ptr<float>(), rows, in, reinterpret_cast<const std::uint16_t*>(w.const_data_ptr()), 0, out, y.mutable_data_ptr<float>(), out);
+        if (type == at::kFloat)
+          run_->linear_f32(x.const_data_ptr<float>(), rows, in, w.const_data_ptr<float>(), 0, out,
+                           y.mutable_data_ptr<float>(), out);
+        else
+          run_->linear_bf16(x.const_data_ptr<float>(), rows, in,
+                            reinterpret_cast<const std::uint16_t*>(w.const_data_ptr()), 0, out,
+                            y.mutable_data_ptr<float>(), out);
         const at::Tensor want = at::linear(x.to(at::kDouble), w.to(at::kDouble));
         EXPECT_LT((y - want).abs().max().item<double>(), 1e-5 * static_cast<double>(in)) << in << " " << rows;
       }
@@ -39,22 +45,34 @@ TEST_P(EachKernelSet, AttendsAsTorchDoes) {
     for (const std::int64_t length : {1, 4, 9})
       for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
         const std::int64_t group = 3, pages = (length + page - 1) / page;
-        const at::Tensor q = at::randn({group, dim}), k = at::randn({pages * page, dim}).to(type), v = at::randn({pages * page, dim}).to(type);
+        const at::Tensor q = at::randn({group, dim}), k = at::randn({pages * page, dim}).to(type),
+                         v = at::randn({pages * page, dim}).to(type);
         at::Tensor scores = at::zeros({group * length}), got = at::zeros({group, dim});
         std::vector<const void*> ks, vs;
-        for (std::int64_t i = pages - 1; i >= 0; --i) {   // pages lie anywhere: here in reverse
+        for (std::int64_t i = pages - 1; i >= 0; --i) {  // pages lie anywhere: here in reverse
           ks.push_back(k[i * page].const_data_ptr());
           vs.push_back(v[i * page].const_data_ptr());
         }
-        const AttendArgs args{q.const_data_ptr<float>(), ks.data(), vs.data(), length, page, dim, group, scores.mutable_data_ptr<float>(), got.mutable_data_ptr<float>()};
+        const AttendArgs args{q.const_data_ptr<float>(),
+                              ks.data(),
+                              vs.data(),
+                              length,
+                              page,
+                              dim,
+                              group,
+                              scores.mutable_data_ptr<float>(),
+                              got.mutable_data_ptr<float>()};
         (type == at::kFloat ? run_->attend_f32 : run_->attend_bf16)(args);
-        const auto ordered = [&](const at::Tensor& x) { return x.view({pages, page, dim}).flip(0).reshape({-1, dim}).narrow(0, 0, length).to(at::kDouble); };
+        const auto ordered = [&](const at::Tensor& x) {
+          return x.view({pages, page, dim}).flip(0).reshape({-1, dim}).narrow(0, 0, length).to(at::kDouble);
+        };
         const at::Tensor want = at::mm(at::mm(q.to(at::kDouble), ordered(k).t()).softmax(1), ordered(v));
         EXPECT_LT((got - want).abs().max().item<double>(), 1e-5) << dim << " " << length;
       }
 }
 
-INSTANTIATE_TEST_SUITE_P(, EachKernelSet, testing::Values("avx512", "avx2", "base"), [](const auto& info) { return std::string(info.param); });
+INSTANTIATE_TEST_SUITE_P(, EachKernelSet, testing::Values("avx512", "avx2", "base"),
+                         [](const auto& info) { return std::string(info.param); });
 
 TEST(RowLinear, ARowIsTheSameBitsInAnyCompany) {
   at::manual_seed(3);
@@ -65,7 +83,9 @@ TEST(RowLinear, ARowIsTheSameBitsInAnyCompany) {
     for (const std::int64_t from : {0, 1, 63, 69})
       for (const std::int64_t count : {1, 2, 3, 5, 6}) {
         if (from + count > 70) continue;
-        EXPECT_TRUE(at::equal(row_linear(x.narrow(0, from, count), w, bias, at::kFloat), all.narrow(0, from, count))) << from << " " << count;
+        EXPECT_TRUE(
+            at::equal(row_linear(x.narrow(0, from, count), w, bias, at::kFloat), all.narrow(0, from, count)))
+            << from << " " << count;
       }
   }
 }
@@ -99,7 +119,8 @@ TEST(RowRotation, IsCosineAndSineOfPositionTimesFrequency) {
 TEST(RowLinear, RoundsOnceAndTakesHalves) {
   const at::Tensor x = at::full({1, 3}, 1.0), w = at::tensor({0.5, 0.25, 2.0}).view({1, 3});
   EXPECT_EQ(row_linear(x, w.to(at::kHalf), {}, at::kFloat).item<float>(), 2.75f);
-  EXPECT_EQ(row_linear(x.to(at::kBFloat16), w.to(at::kBFloat16), {}, at::kBFloat16).scalar_type(), at::kBFloat16);
+  EXPECT_EQ(row_linear(x.to(at::kBFloat16), w.to(at::kBFloat16), {}, at::kBFloat16).scalar_type(),
+            at::kBFloat16);
 }
 
 }  // namespace

@@ -13,12 +13,15 @@ namespace {
 
 const std::vector<TokenId> kNothing;
 // Probabilities 0.4, 0.3, 0.15, 0.1, 0.05 in the order of ids 3, 0, 4, 1, 2.
-const std::vector<float> kLogits = {std::log(0.3f), std::log(0.1f), std::log(0.05f), std::log(0.4f), std::log(0.15f)};
+const std::vector<float> kLogits = {std::log(0.3f), std::log(0.1f), std::log(0.05f), std::log(0.4f),
+                                    std::log(0.15f)};
 
 std::set<TokenId> drawn(SamplingParams params, int times = 2000) {
   Sampler sampler(kLogits.size());
   std::set<TokenId> out;
-  for (int i = 0; i < times; ++i) out.insert(sampler.pick(kLogits.data(), params, {kNothing, kNothing}, 0, static_cast<std::uint64_t>(i)).token);
+  for (int i = 0; i < times; ++i)
+    out.insert(
+        sampler.pick(kLogits.data(), params, {kNothing, kNothing}, 0, static_cast<std::uint64_t>(i)).token);
   return out;
 }
 
@@ -28,8 +31,8 @@ TEST(Sampler, KeepsWhatItShould) {
   EXPECT_EQ(drawn({.top_p = 0.69}), (std::set<TokenId>{0, 3}));
   EXPECT_EQ(drawn({.top_p = 0.71}), (std::set<TokenId>{0, 3, 4}));
   EXPECT_EQ(drawn({.top_p = 1e-9}), (std::set<TokenId>{3}));
-  EXPECT_EQ(drawn({.min_p = 0.3}), (std::set<TokenId>{0, 3, 4}));    // 0.3 * 0.4 = 0.12
-  EXPECT_EQ(drawn({.top_k = 4, .top_p = 0.9}), (std::set<TokenId>{0, 1, 3, 4}));     // 0.85 of 0.95 is 0.895
+  EXPECT_EQ(drawn({.min_p = 0.3}), (std::set<TokenId>{0, 3, 4}));                 // 0.3 * 0.4 = 0.12
+  EXPECT_EQ(drawn({.top_k = 4, .top_p = 0.9}), (std::set<TokenId>{0, 1, 3, 4}));  // 0.85 of 0.95 is 0.895
   EXPECT_EQ(drawn({.top_k = 4, .top_p = 0.89}), (std::set<TokenId>{0, 3, 4}));
 }
 
@@ -38,7 +41,8 @@ TEST(Sampler, LogprobIsOfTheWholeDistributionAtTheTemperature) {
   const Sampled greedy = sampler.pick(kLogits.data(), {.temperature = 0}, {kNothing, kNothing}, 0, 0);
   EXPECT_EQ(greedy.token, 3u);
   EXPECT_NEAR(greedy.logprob, std::log(0.4), 1e-6);
-  const Sampled warm = sampler.pick(kLogits.data(), {.temperature = 2, .top_k = 1}, {kNothing, kNothing}, 0, 0);
+  const Sampled warm =
+      sampler.pick(kLogits.data(), {.temperature = 2, .top_k = 1}, {kNothing, kNothing}, 0, 0);
   const double sum = std::sqrt(0.4) + std::sqrt(0.3) + std::sqrt(0.15) + std::sqrt(0.1) + std::sqrt(0.05);
   EXPECT_NEAR(warm.logprob, std::log(std::sqrt(0.4) / sum), 1e-6);
 }
@@ -47,7 +51,8 @@ TEST(Sampler, TiesGoToTheSmallerId) {
   const std::vector<float> flat(100, 1.5f);
   Sampler sampler(flat.size());
   EXPECT_EQ(sampler.pick(flat.data(), {.temperature = 0}, {kNothing, kNothing}, 0, 0).token, 0u);
-  for (std::uint64_t i = 0; i < 200; ++i) EXPECT_LT(sampler.pick(flat.data(), {.top_k = 7}, {kNothing, kNothing}, 0, i).token, 7u);
+  for (std::uint64_t i = 0; i < 200; ++i)
+    EXPECT_LT(sampler.pick(flat.data(), {.top_k = 7}, {kNothing, kNothing}, 0, i).token, 7u);
 }
 
 TEST(Sampler, PenaltiesMoveTheChoiceButNotTheReport) {
@@ -59,11 +64,13 @@ TEST(Sampler, PenaltiesMoveTheChoiceButNotTheReport) {
     return sampler.pick(logits.data(), params, {prompt, answer}, 0, 0).token;
   };
   EXPECT_EQ(choose({}), 0u);
-  EXPECT_EQ(choose({.repetition_penalty = 1.3}), 0u);    // 2 / 1.3 = 1.54
-  EXPECT_EQ(choose({.repetition_penalty = 1.4}), 1u);    // 2 / 1.4 = 1.43
+  EXPECT_EQ(choose({.repetition_penalty = 1.3}), 0u);  // 2 / 1.3 = 1.54
+  EXPECT_EQ(choose({.repetition_penalty = 1.4}), 1u);  // 2 / 1.4 = 1.43
   EXPECT_EQ(choose({.presence_penalty = 0.4}), 0u);
-  EXPECT_EQ(choose({.frequency_penalty = 0.3}), 1u);     // twice 0.3
-  EXPECT_NEAR(sampler.pick(logits.data(), {.temperature = 0, .frequency_penalty = 2}, {prompt, answer}, 0, 0).logprob, 1.5 - std::log(std::exp(2) + std::exp(1.5) + std::exp(-1)), 1e-6);
+  EXPECT_EQ(choose({.frequency_penalty = 0.3}), 1u);  // twice 0.3
+  EXPECT_NEAR(
+      sampler.pick(logits.data(), {.temperature = 0, .frequency_penalty = 2}, {prompt, answer}, 0, 0).logprob,
+      1.5 - std::log(std::exp(2) + std::exp(1.5) + std::exp(-1)), 1e-6);
 }
 
 TEST(Sampler, RandomNumbersAreEvenAndDependOnAllThree) {
@@ -78,12 +85,14 @@ TEST(Sampler, RandomNumbersAreEvenAndDependOnAllThree) {
         sum += u;
       }
   EXPECT_EQ(seen.size(), 10000u);
-  EXPECT_NEAR(sum / 10000, 0.5, 0.012);   // four standard deviations
+  EXPECT_NEAR(sum / 10000, 0.5, 0.012);  // four standard deviations
 }
 
 TEST(SamplingParams, WhatIsOutOfRangeIsNamed) {
-  for (const SamplingParams& bad : {SamplingParams{.max_tokens = 0}, SamplingParams{.temperature = NAN}, SamplingParams{.top_k = -1}, SamplingParams{.top_p = 1.5}, SamplingParams{.min_p = -0.1},
-                                    SamplingParams{.repetition_penalty = 0}, SamplingParams{.presence_penalty = 3}, SamplingParams{.stop = {""}}})
+  for (const SamplingParams& bad :
+       {SamplingParams{.max_tokens = 0}, SamplingParams{.temperature = NAN}, SamplingParams{.top_k = -1},
+        SamplingParams{.top_p = 1.5}, SamplingParams{.min_p = -0.1}, SamplingParams{.repetition_penalty = 0},
+        SamplingParams{.presence_penalty = 3}, SamplingParams{.stop = {""}}})
     EXPECT_FALSE(check_sampling(bad));
   EXPECT_TRUE(check_sampling({}));
 }

@@ -1,5 +1,6 @@
 """Generation on the CPU: the tokens of transformers, the same in any company, and what SmolLM2 says."""
 
+import copy
 import itertools
 import json
 import subprocess
@@ -11,7 +12,7 @@ require_train("transformers", "safetensors", "torch")
 
 import torch  # noqa: E402
 from llm_support import TRAIN, smollm2  # noqa: E402
-from test_llm_decoder import MODELS, make  # noqa: E402
+from test_llm_decoder import MODELS, make, make_adapter  # noqa: E402
 
 PROMPTS = [
     [5, 17, 3, 44, 90, 12, 7],
@@ -57,6 +58,26 @@ def test_greedy_tokens_and_their_logprobs_are_those_of_transformers(name, tmp_pa
         logprobs = logits.log_softmax(-1).gather(1, want[0, len(prompt) :, None])[:, 0]
         assert torch.allclose(torch.tensor(got[i, 0]["logprobs"]), logprobs, rtol=1e-5, atol=2e-5)
         assert got[i, 0]["finish"] == "length"
+
+
+def test_adapters_act_in_generation(tiny, tmp_path):
+    model, folder = tiny
+    tensors = make_adapter(model, tmp_path / "adapter", 4, 8, ["q_proj", "o_proj", "up_proj"])
+    merged = copy.deepcopy(model)
+    with torch.no_grad():
+        for name, parameter in merged.named_parameters():
+            at = f"base_model.model.{name.removesuffix('weight')}"
+            if f"{at}lora_A.weight" in tensors:
+                parameter += 8 / 4 * tensors[f"{at}lora_B.weight"] @ tensors[f"{at}lora_A.weight"]
+    greedy = ["--temperature", 0, "--max-tokens", 20, "--ignore-eos"]
+    got = answers(folder, PROMPTS[:1], *greedy, "--adapter", tmp_path / "adapter")[0, 0]["tokens"]
+    want = merged.generate(
+        torch.tensor(PROMPTS[:1]), max_new_tokens=20, do_sample=False, eos_token_id=None, pad_token_id=0
+    )
+    assert got == want[0, len(PROMPTS[0]) :].tolist()
+    assert got != answers(folder, PROMPTS[:1], *greedy)[0, 0]["tokens"]
+    failed = run("--model", folder, "--ids", 1, "--adapter", tmp_path / "none", code=2)
+    assert "cannot read" in failed.stderr and "adapter_config.json" in failed.stderr
 
 
 def test_an_answer_does_not_depend_on_what_runs_beside_it(tiny):

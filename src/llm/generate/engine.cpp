@@ -21,7 +21,8 @@ namespace musacoder::llm {
 namespace {
 
 struct Sample {
-  Sample(int number, const Tokenizer* tokenizer, const std::vector<std::string>& stops) : index(number), stop(stops) {
+  Sample(int number, const Tokenizer* tokenizer, const std::vector<std::string>& stops)
+      : index(number), stop(stops) {
     if (tokenizer) stream.emplace(*tokenizer, /*skip_special=*/true);
   }
   int index;
@@ -34,10 +35,10 @@ struct Sample {
 struct Running {
   std::uint64_t id = 0;
   GenerateRequest request;
-  std::int64_t prefilled = 0;        // tokens of the prompt that are in the cache
-  PageTable prompt;                  // until the samples take it over
-  std::vector<Sample> samples;       // those that have not ended; empty while the prompt is read
-  std::int64_t reserved = 0;         // pages it may still take
+  std::int64_t prefilled = 0;   // tokens of the prompt that are in the cache
+  PageTable prompt;             // until the samples take it over
+  std::vector<Sample> samples;  // those that have not ended; empty while the prompt is read
+  std::int64_t reserved = 0;    // pages it may still take
   bool reading() const { return prefilled < static_cast<std::int64_t>(request.prompt.size()); }
   int slots() const { return reading() ? request.samples : static_cast<int>(samples.size()); }
 };
@@ -61,9 +62,14 @@ std::set<TokenId> end_ids(const std::string& model, const ModelConfig& config, c
 
 class CpuEngine : public Engine {
  public:
-  CpuEngine(const std::string& model, const Weights& weights, std::optional<Tokenizer> tokenizer, const EngineOptions& options)
-      : options_(options), decoder_(weights), tokenizer_(std::move(tokenizer)), sampler_(vocabulary()),
-        cache_(weights.config(), decoder_.head().scalar_type() == at::kBFloat16 ? at::kBFloat16 : at::kFloat, options.cache_tokens),
+  CpuEngine(const std::string& model, const Weights& weights, const Lora* lora,
+            std::optional<Tokenizer> tokenizer, const EngineOptions& options)
+      : options_(options),
+        decoder_(weights, lora),
+        tokenizer_(std::move(tokenizer)),
+        sampler_(vocabulary()),
+        cache_(weights.config(), decoder_.head().scalar_type() == at::kBFloat16 ? at::kBFloat16 : at::kFloat,
+               options.cache_tokens),
         ends_(end_ids(model, weights.config(), this->tokenizer())) {}
 
   const Tokenizer* tokenizer() const override { return tokenizer_ ? &*tokenizer_ : nullptr; }
@@ -80,12 +86,12 @@ class CpuEngine : public Engine {
   Result<std::vector<TokenEvent>> step() override;
 
  private:
-  struct Row {                       // one row of a step
+  struct Row {  // one row of a step
     Running* owner;
-    Sample* sample;                  // nullptr: of the prompt
+    Sample* sample;  // nullptr: of the prompt
     TokenId token;
     std::int64_t position;
-    bool wanted;                     // its logits are
+    bool wanted;  // its logits are
   };
   std::int64_t need(const GenerateRequest& request) const;
   std::int64_t reserved() const;
@@ -104,7 +110,7 @@ class CpuEngine : public Engine {
   KvCache cache_;
   std::set<TokenId> ends_;
   std::deque<Running> waiting_;
-  std::deque<Running> running_;      // in the order of add(); a deque, so that pointers of a step's rows stay
+  std::deque<Running> running_;  // in the order of add(); a deque, so that pointers of a step's rows stay
   std::uint64_t next_id_ = 1;
   Counts counts_;
 };
@@ -112,7 +118,8 @@ class CpuEngine : public Engine {
 // The prompt's full pages are shared, every sample has the rest to itself.
 std::int64_t CpuEngine::need(const GenerateRequest& request) const {
   const auto prompt = static_cast<std::int64_t>(request.prompt.size());
-  const std::int64_t shared = prompt / kPage, each = KvCache::pages_for(prompt + request.sampling.max_tokens) - shared;
+  const std::int64_t shared = prompt / kPage,
+                     each = KvCache::pages_for(prompt + request.sampling.max_tokens) - shared;
   return shared + request.samples * each;
 }
 
@@ -133,18 +140,26 @@ Result<std::uint64_t> CpuEngine::add(GenerateRequest request) {
   MC_RETURN_IF_ERROR(check_sampling(sampling));
   if (request.prompt.empty()) return fail(Code::kInvalidArgument, "the prompt has no tokens");
   for (const TokenId id : request.prompt)
-    if (id >= vocabulary()) return fail(Code::kInvalidArgument, "the prompt's token {} is not below the vocabulary's size, {}", id, vocabulary());
-  if (!sampling.stop.empty() && !tokenizer_) return fail(Code::kInvalidArgument, "stop texts need a tokenizer, and the model has none that is read");
+    if (id >= vocabulary())
+      return fail(Code::kInvalidArgument, "the prompt's token {} is not below the vocabulary's size, {}", id,
+                  vocabulary());
+  if (!sampling.stop.empty() && !tokenizer_)
+    return fail(Code::kInvalidArgument, "stop texts need a tokenizer, and the model has none that is read");
   if (request.samples < 1 || request.samples > options_.max_running)
-    return fail(request.samples < 1 ? Code::kInvalidArgument : Code::kResourceExhausted, "{} samples; give 1 to {} (max_running)", request.samples, options_.max_running);
+    return fail(request.samples < 1 ? Code::kInvalidArgument : Code::kResourceExhausted,
+                "{} samples; give 1 to {} (max_running)", request.samples, options_.max_running);
   const auto prompt = static_cast<std::int64_t>(request.prompt.size());
   if (const std::int64_t limit = decoder_.config().max_positions; limit > 0) {
-    if (prompt >= limit) return fail(Code::kInvalidArgument, "the prompt has {} tokens; the model has {} positions", prompt, limit);
+    if (prompt >= limit)
+      return fail(Code::kInvalidArgument, "the prompt has {} tokens; the model has {} positions", prompt,
+                  limit);
     sampling.max_tokens = static_cast<int>(std::min<std::int64_t>(sampling.max_tokens, limit - prompt));
   }
   if (need(request) > cache_.pages())
-    return fail(Code::kResourceExhausted, "{} tokens of prompt and {} samples of up to {} need {} tokens of cache; there are {}: raise cache_tokens or lower max_tokens", prompt, request.samples,
-                sampling.max_tokens, need(request) * kPage, cache_.pages() * kPage);
+    return fail(Code::kResourceExhausted,
+                "{} tokens of prompt and {} samples of up to {} need {} tokens of cache; there are {}: raise "
+                "cache_tokens or lower max_tokens",
+                prompt, request.samples, sampling.max_tokens, need(request) * kPage, cache_.pages() * kPage);
   waiting_.push_back({.id = next_id_, .request = std::move(request)});
   return next_id_++;
 }
@@ -162,7 +177,9 @@ void CpuEngine::cancel(std::uint64_t request) {
 void CpuEngine::admit() {
   while (!waiting_.empty()) {
     const std::int64_t pages = need(waiting_.front().request);
-    if (slots() + waiting_.front().request.samples > options_.max_running || reserved() + pages > cache_.free_pages()) return;
+    if (slots() + waiting_.front().request.samples > options_.max_running ||
+        reserved() + pages > cache_.free_pages())
+      return;
     running_.push_back(std::move(waiting_.front()));
     running_.back().reserved = pages;
     waiting_.pop_front();
@@ -172,11 +189,15 @@ void CpuEngine::admit() {
 std::vector<CpuEngine::Row> CpuEngine::plan() {
   std::vector<Row> rows;
   for (Running& one : running_)
-    for (Sample& sample : one.samples) rows.push_back({&one, &sample, sample.answer.back(), sample.table.length, true});
+    for (Sample& sample : one.samples)
+      rows.push_back({&one, &sample, sample.answer.back(), sample.table.length, true});
   for (Running& one : running_) {
     const auto prompt = static_cast<std::int64_t>(one.request.prompt.size());
-    for (; one.prefilled < prompt && static_cast<int>(rows.size()) < std::max(options_.step_tokens, options_.max_running); ++one.prefilled)
-      rows.push_back({&one, nullptr, one.request.prompt[static_cast<std::size_t>(one.prefilled)], one.prefilled, one.prefilled + 1 == prompt});
+    for (; one.prefilled < prompt &&
+           static_cast<int>(rows.size()) < std::max(options_.step_tokens, options_.max_running);
+         ++one.prefilled)
+      rows.push_back({&one, nullptr, one.request.prompt[static_cast<std::size_t>(one.prefilled)],
+                      one.prefilled, one.prefilled + 1 == prompt});
   }
   const std::int64_t free = cache_.free_pages();
   std::int64_t before = free;
@@ -215,18 +236,26 @@ void CpuEngine::start_samples(Running& running) {
   cache_.release(running.prompt);
 }
 
-Status CpuEngine::sample_into(Running& running, Sample& sample, const float* logits, std::vector<TokenEvent>& events) {
+Status CpuEngine::sample_into(Running& running, Sample& sample, const float* logits,
+                              std::vector<TokenEvent>& events) {
   const SamplingParams& sampling = running.request.sampling;
   const auto step = static_cast<std::uint64_t>(sample.answer.size());
-  const Sampled next = sampler_.pick(logits, sampling, {running.request.prompt, sample.answer}, static_cast<std::uint64_t>(sample.index), step);
-  if (!std::isfinite(next.logprob)) return fail(Code::kInternal, "the model's logits are not finite; `musacoder model inspect --check` looks at its weights");
+  const Sampled next = sampler_.pick(logits, sampling, {running.request.prompt, sample.answer},
+                                     static_cast<std::uint64_t>(sample.index), step);
+  if (!std::isfinite(next.logprob))
+    return fail(Code::kInternal,
+                "the model's logits are not finite; `musacoder model inspect --check` looks at its weights");
   sample.answer.push_back(next.token);
   ++counts_.generated_tokens;
-  TokenEvent event{.request = running.id, .sample = sample.index, .token = next.token, .logprob = next.logprob};
-  const bool end = (!sampling.ignore_eos && ends_.count(next.token)) || std::count(sampling.stop_ids.begin(), sampling.stop_ids.end(), next.token);
+  TokenEvent event{
+      .request = running.id, .sample = sample.index, .token = next.token, .logprob = next.logprob};
+  const bool end = (!sampling.ignore_eos && ends_.count(next.token)) ||
+                   std::count(sampling.stop_ids.begin(), sampling.stop_ids.end(), next.token);
   if (sample.stream && !end) event.text = sample.stop.put(sample.stream->put(next.token));
-  if (end || sample.stop.stopped()) event.finish = Finish::kStop;
-  else if (static_cast<int>(sample.answer.size()) >= sampling.max_tokens) event.finish = Finish::kLength;
+  if (end || sample.stop.stopped())
+    event.finish = Finish::kStop;
+  else if (static_cast<int>(sample.answer.size()) >= sampling.max_tokens)
+    event.finish = Finish::kLength;
   if (event.finish != Finish::kNone && sample.stream) {
     event.text += sample.stop.put(sample.stream->end());
     event.text += sample.stop.end();
@@ -237,7 +266,8 @@ Status CpuEngine::sample_into(Running& running, Sample& sample, const float* log
   return ok();
 }
 
-// A sample that has ended holds no pages; what it did not need of its request's reservation is given back with it.
+// A sample that has ended holds no pages; what it did not need of its request's reservation is given back
+// with it.
 void CpuEngine::remove_ended() {
   for (Running& one : running_) {
     if (one.reading()) continue;
@@ -265,7 +295,8 @@ Result<std::vector<TokenEvent>> CpuEngine::step() try {
       MC_RETURN_IF_ERROR(sample_into(*row.owner, *row.sample, row_logits, events));
     } else {
       start_samples(*row.owner);
-      for (Sample& sample : row.owner->samples) MC_RETURN_IF_ERROR(sample_into(*row.owner, sample, row_logits, events));
+      for (Sample& sample : row.owner->samples)
+        MC_RETURN_IF_ERROR(sample_into(*row.owner, sample, row_logits, events));
     }
     row_logits += vocabulary();
   }
@@ -277,21 +308,34 @@ Result<std::vector<TokenEvent>> CpuEngine::step() try {
 
 }  // namespace
 
-const char* finish_name(Finish finish) { return finish == Finish::kStop ? "stop" : finish == Finish::kLength ? "length" : "none"; }
+const char* finish_name(Finish finish) {
+  return finish == Finish::kStop ? "stop" : finish == Finish::kLength ? "length" : "none";
+}
 
 Result<std::unique_ptr<Engine>> Engine::open(const std::string& model, const EngineOptions& options) {
   WeightType type = WeightType::kKeep;
-  if (options.type == "f32") type = WeightType::kF32;
-  else if (options.type == "bf16") type = WeightType::kBF16;
-  else if (options.type != "keep") return fail(Code::kInvalidArgument, "type '{}' is not known; give keep, f32 or bf16", options.type);
-  if (options.cache_tokens < 1 || options.max_running < 1 || options.step_tokens < 1) return fail(Code::kInvalidArgument, "cache_tokens, max_running and step_tokens must be 1 or more");
+  if (options.type == "f32")
+    type = WeightType::kF32;
+  else if (options.type == "bf16")
+    type = WeightType::kBF16;
+  else if (options.type != "keep")
+    return fail(Code::kInvalidArgument, "type '{}' is not known; give keep, f32 or bf16", options.type);
+  if (options.cache_tokens < 1 || options.max_running < 1 || options.step_tokens < 1)
+    return fail(Code::kInvalidArgument, "cache_tokens, max_running and step_tokens must be 1 or more");
   MC_ASSIGN_OR_RETURN(const Weights weights, Weights::open(model, {.type = type}));
+  std::optional<Lora> lora;
+  if (!options.adapter.empty()) {
+    MC_ASSIGN_OR_RETURN(lora, Lora::open(weights, options.adapter));
+  }
   auto tokenizer = Tokenizer::open(model);
   if (!tokenizer && tokenizer.error().code != Code::kNotFound) return tl::unexpected(tokenizer.error());
   try {
-    return std::make_unique<CpuEngine>(model, weights, tokenizer ? std::optional<Tokenizer>(std::move(*tokenizer)) : std::nullopt, options);
+    return std::make_unique<CpuEngine>(
+        model, weights, lora ? &*lora : nullptr,
+        tokenizer ? std::optional<Tokenizer>(std::move(*tokenizer)) : std::nullopt, options);
   } catch (const std::exception& error) {
-    return fail(Code::kResourceExhausted, "{}: no room for the model and {} tokens of cache: {}", model, options.cache_tokens, error.what());
+    return fail(Code::kResourceExhausted, "{}: no room for the model and {} tokens of cache: {}", model,
+                options.cache_tokens, error.what());
   }
 }
 

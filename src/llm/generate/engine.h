@@ -2,19 +2,20 @@
 //
 //   MC_ASSIGN_OR_RETURN(auto engine, Engine::open("SmolLM2-135M", {}));
 //   MC_ASSIGN_OR_RETURN(auto prompt, engine->tokenizer()->encode("The capital of France is"));
-//   MC_ASSIGN_OR_RETURN(std::uint64_t id, engine->add({.prompt = prompt, .samples = 4, .sampling = {.temperature = 0.8}}));
-//   while (!engine->idle()) {
+//   MC_ASSIGN_OR_RETURN(std::uint64_t id, engine->add({.prompt = prompt, .samples = 4, .sampling =
+//   {.temperature = 0.8}})); while (!engine->idle()) {
 //     MC_ASSIGN_OR_RETURN(auto events, engine->step());
 //     for (const TokenEvent& e : events) fmt::print("{}", e.text);
 //   }
 //
-// A step is one pass of the model over one token of every running sample and, up to `step_tokens`, pieces of the prompts of
-// those that are joining. The samples of a request share its prompt's pass and pages. A request starts when there is room
-// for it to end, in the order of add(), so that none is ever thrown out half done.
+// A step is one pass of the model over one token of every running sample and, up to `step_tokens`, pieces of
+// the prompts of those that are joining. The samples of a request share its prompt's pass and pages. A
+// request starts when there is room for it to end, in the order of add(), so that none is ever thrown out
+// half done.
 //
-// What a request gives depends on its prompt, parameters and seed only, not on what runs beside it, nor on step_tokens: the
-// same bits on the same processor kind (kernels/row_ops.h). CPU only.
-// Thread safety: one thread at a time.
+// What a request gives depends on its prompt, parameters and seed only, not on what runs beside it, nor on
+// step_tokens: the same bits on the same processor kind (kernels/row_ops.h). CPU only. Thread safety: one
+// thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -29,10 +30,11 @@
 namespace musacoder::llm {
 
 struct EngineOptions {
-  std::string type = "keep";             // weights and cache: keep, f32, bf16
-  std::int64_t cache_tokens = 16384;     // room for keys and values, in tokens, of all running samples together
-  int max_running = 64;                  // samples
-  int step_tokens = 256;                 // rows of one step; at least max_running
+  std::string type = "keep";          // weights and cache: keep, f32, bf16
+  std::string adapter;                // a peft folder of LoRA adapters; empty: none
+  std::int64_t cache_tokens = 16384;  // room for keys and values, in tokens, of all running samples together
+  int max_running = 64;               // samples
+  int step_tokens = 256;              // rows of one step; at least max_running
 };
 
 struct GenerateRequest {
@@ -41,21 +43,27 @@ struct GenerateRequest {
   SamplingParams sampling;
 };
 
-enum class Finish { kNone, kStop, kLength };    // kStop: an end id, a stop id or text; kLength: max_tokens or the model's positions
+enum class Finish {
+  kNone,
+  kStop,
+  kLength
+};  // kStop: an end id, a stop id or text; kLength: max_tokens or the model's positions
 const char* finish_name(Finish finish);
 
 struct TokenEvent {
   std::uint64_t request = 0;
   int sample = 0;
   TokenId token = 0;
-  float logprob = 0;             // of the token under the weights at the sampling temperature, all tokens counted
-  std::string text;              // what became certain with this token, special tokens left out; empty without a tokenizer
-  Finish finish = Finish::kNone; // the sample ends with this token
+  float logprob = 0;  // of the token under the weights at the sampling temperature, all tokens counted
+  std::string
+      text;  // what became certain with this token, special tokens left out; empty without a tokenizer
+  Finish finish = Finish::kNone;  // the sample ends with this token
 };
 
 class Engine {
  public:
-  // A folder in Hugging Face's layout or a GGUF file. Errors: those of Weights::open(); kResourceExhausted: no memory.
+  // A folder in Hugging Face's layout or a GGUF file. Errors: those of Weights::open(); kResourceExhausted:
+  // no memory.
   static Result<std::unique_ptr<Engine>> open(const std::string& model, const EngineOptions& options);
   virtual ~Engine() = default;
 
@@ -63,18 +71,19 @@ class Engine {
   virtual const Tokenizer* tokenizer() const = 0;
   virtual std::size_t vocabulary() const = 0;
 
-  // kInvalidArgument: ids or parameters out of range, longer than the model's positions. kResourceExhausted: it would never
-  // fit into the cache or among max_running.
+  // kInvalidArgument: ids or parameters out of range, longer than the model's positions. kResourceExhausted:
+  // it would never fit into the cache or among max_running.
   virtual Result<std::uint64_t> add(GenerateRequest request) = 0;
   // Ends a request without further events; no such request: nothing.
   virtual void cancel(std::uint64_t request) = 0;
   virtual bool idle() const = 0;
-  // kInternal: the model gave logits that are not finite; or libtorch failed. The engine is of no use afterwards.
+  // kInternal: the model gave logits that are not finite; or libtorch failed. The engine is of no use
+  // afterwards.
   virtual Result<std::vector<TokenEvent>> step() = 0;
 
   struct Counts {
-    std::int64_t steps = 0, prompt_tokens = 0, generated_tokens = 0;   // passed through the model; sampled
-    std::int64_t free_tokens = 0;                                      // of the cache
+    std::int64_t steps = 0, prompt_tokens = 0, generated_tokens = 0;  // passed through the model; sampled
+    std::int64_t free_tokens = 0;                                     // of the cache
   };
   virtual Counts counts() const = 0;
 };

@@ -2,7 +2,8 @@
 
 namespace musacoder::llm {
 
-KvCache::KvCache(const ModelConfig& config, at::ScalarType type, std::int64_t tokens) : type_(type), heads_(config.kv_heads), dim_(config.head_dim) {
+KvCache::KvCache(const ModelConfig& config, at::ScalarType type, std::int64_t tokens)
+    : type_(type), heads_(config.kv_heads), dim_(config.head_dim) {
   const std::int64_t count = pages_for(tokens);
   store_ = at::empty({2 * config.layers, count, heads_, kPage, dim_}, at::TensorOptions(type));
   uses_.assign(static_cast<std::size_t>(count), 0);

@@ -7,8 +7,9 @@
 //   cache.extend(twin, 18);                   // its last page is shared, so it gets its own copy
 //   cache.release(twin);
 //
-// A page holds kPage tokens of every layer and kv head. Room is the caller's business: pages_for() says how many pages a
-// sequence will need, and taking one when none is free is a bug. Thread safety: one thread at a time.
+// A page holds kPage tokens of every layer and kv head. Room is the caller's business: pages_for() says how
+// many pages a sequence will need, and taking one when none is free is a bug. Thread safety: one thread at a
+// time.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +24,7 @@ inline constexpr std::int64_t kPage = 16;
 
 struct PageTable {
   std::vector<std::int32_t> pages;
-  std::int64_t length = 0;            // tokens
+  std::int64_t length = 0;  // tokens
 };
 
 class KvCache {
@@ -40,18 +41,24 @@ class KvCache {
 
   at::ScalarType type() const { return type_; }
   // [kPage, head_dim] of one kv head.
-  void* keys(std::int64_t layer, std::int64_t page, std::int64_t head) const { return at_(2 * layer, page, head); }
-  void* values(std::int64_t layer, std::int64_t page, std::int64_t head) const { return at_(2 * layer + 1, page, head); }
+  void* keys(std::int64_t layer, std::int64_t page, std::int64_t head) const {
+    return at_(2 * layer, page, head);
+  }
+  void* values(std::int64_t layer, std::int64_t page, std::int64_t head) const {
+    return at_(2 * layer + 1, page, head);
+  }
 
  private:
   void* at_(std::int64_t part, std::int64_t page, std::int64_t head) const {
-    return static_cast<char*>(store_.data_ptr()) + (((part * pages() + page) * heads_ + head) * kPage * dim_) * static_cast<std::int64_t>(store_.element_size());
+    return static_cast<char*>(store_.data_ptr()) +
+           (((part * pages() + page) * heads_ + head) * kPage * dim_) *
+               static_cast<std::int64_t>(store_.element_size());
   }
   std::int32_t take();
   void drop(std::int32_t page);
   at::ScalarType type_;
   std::int64_t heads_, dim_;
-  at::Tensor store_;                  // [2 * layers, pages, kv_heads, kPage, head_dim]
+  at::Tensor store_;  // [2 * layers, pages, kv_heads, kPage, head_dim]
   std::vector<std::int32_t> uses_, free_;
 };
 

@@ -19,7 +19,8 @@ std::uint64_t mixed(std::uint64_t x) {
 double log_sum(const float* logits, std::size_t count, double temperature) {
   const double top = *std::max_element(logits, logits + count);
   double sum = 0;
-  for (std::size_t i = 0; i < count; ++i) sum += std::exp(static_cast<float>((logits[i] - top) / temperature));
+  for (std::size_t i = 0; i < count; ++i)
+    sum += std::exp(static_cast<float>((logits[i] - top) / temperature));
   return top / temperature + std::log(sum);
 }
 
@@ -30,15 +31,21 @@ double uniform_of(std::uint64_t seed, std::uint64_t sample, std::uint64_t step) 
 }
 
 Status check_sampling(const SamplingParams& p) {
-  const auto in = [](double value, double low, double high) { return value >= low && value <= high; };   // false for NaN
+  const auto in = [](double value, double low, double high) {
+    return value >= low && value <= high;
+  };  // false for NaN
   if (p.max_tokens < 1) return fail(Code::kInvalidArgument, "max_tokens is {}; give 1 or more", p.max_tokens);
-  if (!in(p.temperature, 0, 100)) return fail(Code::kInvalidArgument, "temperature is {}; give 0 to 100", p.temperature);
+  if (!in(p.temperature, 0, 100))
+    return fail(Code::kInvalidArgument, "temperature is {}; give 0 to 100", p.temperature);
   if (p.top_k < 0) return fail(Code::kInvalidArgument, "top_k is {}; give 0 (all) or more", p.top_k);
-  if (!in(p.top_p, 0, 1) || p.top_p == 0) return fail(Code::kInvalidArgument, "top_p is {}; give more than 0, at most 1", p.top_p);
+  if (!in(p.top_p, 0, 1) || p.top_p == 0)
+    return fail(Code::kInvalidArgument, "top_p is {}; give more than 0, at most 1", p.top_p);
   if (!in(p.min_p, 0, 1)) return fail(Code::kInvalidArgument, "min_p is {}; give 0 to 1", p.min_p);
-  if (!in(p.repetition_penalty, 1e-3, 1e3)) return fail(Code::kInvalidArgument, "repetition_penalty is {}; give 0.001 to 1000", p.repetition_penalty);
+  if (!in(p.repetition_penalty, 1e-3, 1e3))
+    return fail(Code::kInvalidArgument, "repetition_penalty is {}; give 0.001 to 1000", p.repetition_penalty);
   for (const double value : {p.presence_penalty, p.frequency_penalty})
-    if (!in(value, -2, 2)) return fail(Code::kInvalidArgument, "a presence or frequency penalty is {}; give -2 to 2", value);
+    if (!in(value, -2, 2))
+      return fail(Code::kInvalidArgument, "a presence or frequency penalty is {}; give -2 to 2", value);
   for (const std::string& text : p.stop)
     if (text.empty()) return fail(Code::kInvalidArgument, "a stop text is empty");
   return ok();
@@ -50,20 +57,27 @@ void Sampler::penalise(const SamplingParams& params, const History& history) {
     seen.insert(history.answer.begin(), history.answer.end());
     for (const TokenId id : seen) {
       float& logit = logits_[static_cast<std::size_t>(id)];
-      logit = static_cast<float>(logit > 0 ? logit / params.repetition_penalty : logit * params.repetition_penalty);
+      logit = static_cast<float>(logit > 0 ? logit / params.repetition_penalty
+                                           : logit * params.repetition_penalty);
     }
   }
   if (params.presence_penalty == 0 && params.frequency_penalty == 0) return;
   std::unordered_map<TokenId, int> counts;
   for (const TokenId id : history.answer) ++counts[id];
-  for (const auto& [id, count] : counts) logits_[static_cast<std::size_t>(id)] -= static_cast<float>(params.presence_penalty + count * params.frequency_penalty);
+  for (const auto& [id, count] : counts)
+    logits_[static_cast<std::size_t>(id)] -=
+        static_cast<float>(params.presence_penalty + count * params.frequency_penalty);
 }
 
 // Candidates are ordered only as far as they are needed: top_p is mostly reached within the first few.
 TokenId Sampler::draw(const SamplingParams& params, double uniform) {
-  const std::size_t vocabulary = logits_.size(), most = params.top_k > 0 ? std::min(vocabulary, static_cast<std::size_t>(params.top_k)) : vocabulary;
+  const std::size_t vocabulary = logits_.size(),
+                    most = params.top_k > 0 ? std::min(vocabulary, static_cast<std::size_t>(params.top_k))
+                                            : vocabulary;
   const double top = *std::max_element(logits_.begin(), logits_.end());
-  const auto mass = [&](TokenId id) { return std::exp((logits_[static_cast<std::size_t>(id)] - top) / params.temperature); };
+  const auto mass = [&](TokenId id) {
+    return std::exp((logits_[static_cast<std::size_t>(id)] - top) / params.temperature);
+  };
   const bool ordered = most < vocabulary || params.top_p < 1 || params.min_p > 0;
   order_.resize(vocabulary);
   std::iota(order_.begin(), order_.end(), 0);
@@ -74,7 +88,8 @@ TokenId Sampler::draw(const SamplingParams& params, double uniform) {
       const float left = logits_[static_cast<std::size_t>(a)], right = logits_[static_cast<std::size_t>(b)];
       return left > right || (left == right && a < b);
     };
-    const auto from = order_.begin() + static_cast<std::ptrdiff_t>(sorted), to = order_.begin() + static_cast<std::ptrdiff_t>(std::min(count, vocabulary));
+    const auto from = order_.begin() + static_cast<std::ptrdiff_t>(sorted),
+               to = order_.begin() + static_cast<std::ptrdiff_t>(std::min(count, vocabulary));
     std::partial_sort(from, to, order_.end(), likelier);
     sorted = static_cast<std::size_t>(to - order_.begin());
   };
@@ -85,7 +100,8 @@ TokenId Sampler::draw(const SamplingParams& params, double uniform) {
   while (ordered && kept < most) {
     if (kept == sorted) sort_to(std::max<std::size_t>(64, 4 * sorted));
     const double one = mass(order_[kept]);
-    if (kept > 0 && (kept_mass >= params.top_p * whole || one < params.min_p)) break;   // the likeliest's mass is 1
+    if (kept > 0 && (kept_mass >= params.top_p * whole || one < params.min_p))
+      break;  // the likeliest's mass is 1
     kept_mass += one;
     ++kept;
   }
@@ -97,15 +113,18 @@ TokenId Sampler::draw(const SamplingParams& params, double uniform) {
   return order_[kept - 1];
 }
 
-Sampled Sampler::pick(const float* logits, const SamplingParams& params, const History& history, std::uint64_t sample, std::uint64_t step) {
+Sampled Sampler::pick(const float* logits, const SamplingParams& params, const History& history,
+                      std::uint64_t sample, std::uint64_t step) {
   logits_.assign(logits, logits + logits_.size());
   penalise(params, history);
   Sampled out;
   const bool greedy = params.temperature == 0;
-  out.token = greedy ? static_cast<TokenId>(std::max_element(logits_.begin(), logits_.end()) - logits_.begin())
-                     : draw(params, uniform_of(params.seed, sample, step));
+  out.token = greedy
+                  ? static_cast<TokenId>(std::max_element(logits_.begin(), logits_.end()) - logits_.begin())
+                  : draw(params, uniform_of(params.seed, sample, step));
   const double temperature = greedy ? 1 : params.temperature;
-  out.logprob = static_cast<float>(logits[out.token] / temperature - log_sum(logits, logits_.size(), temperature));
+  out.logprob =
+      static_cast<float>(logits[out.token] / temperature - log_sum(logits, logits_.size(), temperature));
   return out;
 }
 

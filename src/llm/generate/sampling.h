@@ -1,14 +1,16 @@
-// One token from a row of logits: penalties, temperature, top-k, top-p, min-p, and a random number that depends on nothing but
-// the seed, the sample and the step.
+// One token from a row of logits: penalties, temperature, top-k, top-p, min-p, and a random number that
+// depends on nothing but the seed, the sample and the step.
 //
 //   Sampler sampler(vocabulary);
-//   Sampled next = sampler.pick(logits, {.temperature = 0.8, .top_p = 0.95, .seed = 7}, history, /*sample=*/0, /*step=*/3);
-//   next.logprob;       // under the model at this temperature, before penalties and truncation
+//   Sampled next = sampler.pick(logits, {.temperature = 0.8, .top_p = 0.95, .seed = 7}, history,
+//   /*sample=*/0, /*step=*/3); next.logprob;       // under the model at this temperature, before penalties
+//   and truncation
 //
 // Order and meaning are those of `transformers` (generation/logits_process.py): repetition penalty
-// (https://arxiv.org/abs/1909.05858), then presence and frequency penalties as in OpenAI's API over generated tokens,
-// temperature, the top_k likeliest, the smallest set of likeliest that reaches top_p, those of at least min_p times the
-// likeliest's probability. Ties go to the smaller id. Thread safety: one Sampler per thread (it holds scratch).
+// (https://arxiv.org/abs/1909.05858), then presence and frequency penalties as in OpenAI's API over generated
+// tokens, temperature, the top_k likeliest, the smallest set of likeliest that reaches top_p, those of at
+// least min_p times the likeliest's probability. Ties go to the smaller id. Thread safety: one Sampler per
+// thread (it holds scratch).
 #pragma once
 
 #include <cstdint>
@@ -22,14 +24,14 @@ namespace musacoder::llm {
 
 struct SamplingParams {
   int max_tokens = 256;
-  double temperature = 1;               // 0: the likeliest token
-  int top_k = 0;                        // 0: all
+  double temperature = 1;  // 0: the likeliest token
+  int top_k = 0;           // 0: all
   double top_p = 1, min_p = 0;
-  double repetition_penalty = 1;        // over prompt and answer
-  double presence_penalty = 0, frequency_penalty = 0;   // over the answer
+  double repetition_penalty = 1;                       // over prompt and answer
+  double presence_penalty = 0, frequency_penalty = 0;  // over the answer
   std::uint64_t seed = 0;
-  std::vector<TokenId> stop_ids;        // beside the model's own ends
-  std::vector<std::string> stop;        // texts that end the answer; not part of it
+  std::vector<TokenId> stop_ids;  // beside the model's own ends
+  std::vector<std::string> stop;  // texts that end the answer; not part of it
   bool ignore_eos = false;
 };
 
@@ -49,7 +51,8 @@ struct History {
 class Sampler {
  public:
   explicit Sampler(std::size_t vocabulary) : logits_(vocabulary) {}
-  Sampled pick(const float* logits, const SamplingParams& params, const History& history, std::uint64_t sample, std::uint64_t step);
+  Sampled pick(const float* logits, const SamplingParams& params, const History& history,
+               std::uint64_t sample, std::uint64_t step);
 
  private:
   void penalise(const SamplingParams& params, const History& history);

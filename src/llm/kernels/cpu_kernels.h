@@ -11,19 +11,21 @@
 namespace musacoder::llm {
 
 struct AttendArgs {
-  const float* q;                       // [group, dim], already scaled
-  const void* const* k_pages;           // each [page, dim] of the row's kv head
+  const float* q;              // [group, dim], already scaled
+  const void* const* k_pages;  // each [page, dim] of the row's kv head
   const void* const* v_pages;
   std::int64_t length, page, dim, group;
-  float* scores;                        // room for group * length
-  float* out;                           // [group, dim]
+  float* scores;  // room for group * length
+  float* out;     // [group, dim]
 };
 
 struct CpuKernels {
   const char* name;
   // y[r * stride + n] = sum over k of x[r * in + k] * w[n * in + k], for n in [from, to).
-  void (*linear_f32)(const float* x, std::int64_t rows, std::int64_t in, const float* w, std::int64_t from, std::int64_t to, float* y, std::int64_t stride);
-  void (*linear_bf16)(const float* x, std::int64_t rows, std::int64_t in, const std::uint16_t* w, std::int64_t from, std::int64_t to, float* y, std::int64_t stride);
+  void (*linear_f32)(const float* x, std::int64_t rows, std::int64_t in, const float* w, std::int64_t from,
+                     std::int64_t to, float* y, std::int64_t stride);
+  void (*linear_bf16)(const float* x, std::int64_t rows, std::int64_t in, const std::uint16_t* w,
+                      std::int64_t from, std::int64_t to, float* y, std::int64_t stride);
   // out[r] = sum over k of x[r * dim + k]^2
   void (*square_sums)(const float* x, std::int64_t rows, std::int64_t dim, float* out);
   // Softmax attention of one token's query heads over `length` cached positions, in the order of positions.

@@ -7,7 +7,8 @@
 
 namespace musacoder::llm {
 
-at::Tensor row_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, at::ScalarType out) {
+at::Tensor row_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                      at::ScalarType out) {
   const at::NoGradGuard no_grad;
   const at::Tensor wide = x.to(at::kFloat).contiguous();
   const at::Tensor w = weight.scalar_type() == at::kHalf ? weight.to(at::kFloat) : weight.contiguous();
@@ -18,8 +19,11 @@ at::Tensor row_linear(const at::Tensor& x, const at::Tensor& weight, const at::T
   const CpuKernels& run = cpu_kernels();
   const std::int64_t grain = std::max<std::int64_t>(16, 32768 / std::max<std::int64_t>(1, in * rows));
   at::parallel_for(0, features, grain, [&](std::int64_t begin, std::int64_t end) {
-    if (w.scalar_type() == at::kBFloat16) run.linear_bf16(from, rows, in, reinterpret_cast<const std::uint16_t*>(w.const_data_ptr()), begin, end, to, features);
-    else run.linear_f32(from, rows, in, w.const_data_ptr<float>(), begin, end, to, features);
+    if (w.scalar_type() == at::kBFloat16)
+      run.linear_bf16(from, rows, in, reinterpret_cast<const std::uint16_t*>(w.const_data_ptr()), begin, end,
+                      to, features);
+    else
+      run.linear_f32(from, rows, in, w.const_data_ptr<float>(), begin, end, to, features);
   });
   if (bias.defined()) y.add_(bias.to(at::kFloat));
   return y.to(out);
@@ -34,7 +38,8 @@ at::Tensor row_scale(const at::Tensor& x, double eps) {
   at::Tensor out = at::empty(sizes, wide.options());
   float* sums = out.mutable_data_ptr<float>();
   cpu_kernels().square_sums(wide.const_data_ptr<float>(), out.numel(), dim, sums);
-  for (std::int64_t r = 0; r < out.numel(); ++r) sums[r] = 1 / std::sqrt(sums[r] / static_cast<float>(dim) + static_cast<float>(eps));
+  for (std::int64_t r = 0; r < out.numel(); ++r)
+    sums[r] = 1 / std::sqrt(sums[r] / static_cast<float>(dim) + static_cast<float>(eps));
   return out;
 }
 
@@ -51,7 +56,8 @@ at::Tensor row_silu(const at::Tensor& x) {
 
 Rotation row_rotation(const at::Tensor& positions, const at::Tensor& frequencies) {
   const std::int64_t rows = positions.numel(), pairs = frequencies.numel();
-  Rotation out{at::empty({rows, 2 * pairs}, frequencies.options()), at::empty({rows, 2 * pairs}, frequencies.options())};
+  Rotation out{at::empty({rows, 2 * pairs}, frequencies.options()),
+               at::empty({rows, 2 * pairs}, frequencies.options())};
   const std::int64_t* position = positions.const_data_ptr<std::int64_t>();
   const float* frequency = frequencies.const_data_ptr<float>();
   float *cos = out.cos.mutable_data_ptr<float>(), *sin = out.sin.mutable_data_ptr<float>();

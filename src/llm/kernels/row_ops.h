@@ -1,11 +1,13 @@
-// Products and attention on the CPU whose result for one row does not depend on the rows beside it, not to the last bit.
+// Products and attention on the CPU whose result for one row does not depend on the rows beside it, not to
+// the last bit.
 //
 //   at::Tensor y = row_linear(x, weight, bias, at::kFloat);     // x [rows, in], weight [out, in]
 //
-// Library products choose their order of summation by the number of rows, so a token's probabilities would change with the
-// requests that happen to be decoded beside it. Here every element is summed in an order given by the inner length alone.
-// Sums are in float32, weights float32 or bfloat16 (float16 is converted first); results are rounded once. The reference is
-// at::linear. What runs is chosen by the processor (AVX-512, AVX2 with FMA, else SSE2); results differ between these.
+// Library products choose their order of summation by the number of rows, so a token's probabilities would
+// change with the requests that happen to be decoded beside it. Here every element is summed in an order
+// given by the inner length alone. Sums are in float32, weights float32 or bfloat16 (float16 is converted
+// first); results are rounded once. The reference is at::linear. What runs is chosen by the processor
+// (AVX-512, AVX2 with FMA, else SSE2); results differ between these.
 #pragma once
 
 #include "llm/torch.h"
@@ -13,15 +15,18 @@
 namespace musacoder::llm {
 
 // `bias` may be undefined. Inference only: no gradient is recorded.
-at::Tensor row_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias, at::ScalarType out);
+at::Tensor row_linear(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                      at::ScalarType out);
 
 // x [..., dim] of any type, contiguous or not: 1 / sqrt(mean of squares + eps), [..., 1] in float32.
 at::Tensor row_scale(const at::Tensor& x, double eps);
 
-// x / (1 + exp(-x)), rounded to x's type. (The library computes a tensor's last elements by other code than the rest.)
+// x / (1 + exp(-x)), rounded to x's type. (The library computes a tensor's last elements by other code than
+// the rest.)
 at::Tensor row_silu(const at::Tensor& x);
 
-// Cosines and sines, float32 [rows, 2 * pairs], of each position's angles, which are repeated for the second half of a head.
+// Cosines and sines, float32 [rows, 2 * pairs], of each position's angles, which are repeated for the second
+// half of a head.
 struct Rotation {
   at::Tensor cos, sin;
 };

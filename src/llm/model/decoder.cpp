@@ -39,7 +39,8 @@ at::Tensor next_tokens(const Packed& batch) {
   return out;
 }
 
-at::Tensor PackedAttention::attend(std::int64_t, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v) {
+at::Tensor PackedAttention::attend(std::int64_t, const at::Tensor& q, const at::Tensor& k,
+                                   const at::Tensor& v) {
   const std::int64_t group = q.size(1) / k.size(1);
   std::vector<at::Tensor> parts;
   for (std::size_t i = 1; i < starts_.size(); ++i) {
@@ -49,7 +50,8 @@ at::Tensor PackedAttention::attend(std::int64_t, const at::Tensor& q, const at::
       const at::Tensor one = x.narrow(0, from, length).transpose(0, 1);
       return (times == 1 ? one : one.repeat_interleave(times, 0)).unsqueeze(0);
     };
-    const at::Tensor out = at::scaled_dot_product_attention(heads_first(q, 1), heads_first(k, group), heads_first(v, group), {}, 0, length > 1);
+    const at::Tensor out = at::scaled_dot_product_attention(heads_first(q, 1), heads_first(k, group),
+                                                            heads_first(v, group), {}, 0, length > 1);
     parts.push_back(out.squeeze(0).transpose(0, 1));
   }
   return parts.size() == 1 ? parts[0] : at::cat(parts, 0);
@@ -62,7 +64,9 @@ Decoder::Decoder(const Weights& weights, const Lora* lora) : config_(weights.con
   frequencies_ = at::tensor(rotary_frequencies(config_.rotary, config_.head_dim), at::kFloat);
   for (std::int64_t i = 0; i < config_.layers; ++i) {
     const std::string at = fmt::format("model.layers.{}.", i);
-    const auto named = [&](const std::string& name) { return weights.has(at + name) ? weights.get(at + name) : at::Tensor(); };
+    const auto named = [&](const std::string& name) {
+      return weights.has(at + name) ? weights.get(at + name) : at::Tensor();
+    };
     const auto projection = [&](const std::string& name) {
       Linear out{named(name + ".weight"), named(name + ".bias"), {}, {}};
       if (const Lora::Pair* pair = lora ? lora->find(at + name) : nullptr) {
@@ -72,15 +76,18 @@ Decoder::Decoder(const Weights& weights, const Lora* lora) : config_(weights.con
       }
       return out;
     };
-    layers_.push_back({named("input_layernorm.weight"), named("post_attention_layernorm.weight"), named("self_attn.q_norm.weight"), named("self_attn.k_norm.weight"),
-                       projection("self_attn.q_proj"), projection("self_attn.k_proj"), projection("self_attn.v_proj"), projection("self_attn.o_proj"),
+    layers_.push_back({named("input_layernorm.weight"), named("post_attention_layernorm.weight"),
+                       named("self_attn.q_norm.weight"), named("self_attn.k_norm.weight"),
+                       projection("self_attn.q_proj"), projection("self_attn.k_proj"),
+                       projection("self_attn.v_proj"), projection("self_attn.o_proj"),
                        projection("mlp.gate_proj"), projection("mlp.up_proj"), projection("mlp.down_proj")});
   }
 }
 
 at::Tensor Decoder::linear(const at::Tensor& x, const Linear& by, Rows rows) const {
   const auto product = [&](const at::Tensor& left, const at::Tensor& weight, const at::Tensor& bias) {
-    return rows == Rows::kIndependent ? row_linear(left, weight, bias, left.scalar_type()) : at::linear(left, weight, bias);
+    return rows == Rows::kIndependent ? row_linear(left, weight, bias, left.scalar_type())
+                                      : at::linear(left, weight, bias);
   };
   const at::Tensor out = product(x, by.weight, by.bias);
   if (!by.lora_a.defined()) return out;
@@ -90,11 +97,14 @@ at::Tensor Decoder::linear(const at::Tensor& x, const Linear& by, Rows rows) con
 
 at::Tensor Decoder::norm(const at::Tensor& x, const at::Tensor& weight, Rows rows) const {
   const at::Tensor wide = x.to(at::kFloat);
-  const at::Tensor scale = rows == Rows::kIndependent ? row_scale(x, config_.norm_eps) : at::rsqrt(wide.square().mean(-1, true) + config_.norm_eps);
+  const at::Tensor scale = rows == Rows::kIndependent
+                               ? row_scale(x, config_.norm_eps)
+                               : at::rsqrt(wide.square().mean(-1, true) + config_.norm_eps);
   return weight * (wide * scale).to(x.scalar_type());
 }
 
-at::Tensor Decoder::layer(std::int64_t index, const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, Attention& attention, Rows rows) const {
+at::Tensor Decoder::layer(std::int64_t index, const at::Tensor& x, const at::Tensor& cos,
+                          const at::Tensor& sin, Attention& attention, Rows rows) const {
   const Layer& w = layers_[static_cast<std::size_t>(index)];
   const at::Tensor in = norm(x, w.input_norm, rows);
   at::Tensor q = linear(in, w.q, rows).view({-1, config_.heads, config_.head_dim});
@@ -108,21 +118,28 @@ at::Tensor Decoder::layer(std::int64_t index, const at::Tensor& x, const at::Ten
   const at::Tensor middle = x + linear(seen.reshape({-1, config_.heads * config_.head_dim}), w.o, rows);
   const at::Tensor wide = norm(middle, w.post_norm, rows);
   const at::Tensor gate = linear(wide, w.gate, rows);
-  return middle + linear((rows == Rows::kIndependent ? row_silu(gate) : at::silu(gate)) * linear(wide, w.up, rows), w.down, rows);
+  return middle +
+         linear((rows == Rows::kIndependent ? row_silu(gate) : at::silu(gate)) * linear(wide, w.up, rows),
+                w.down, rows);
 }
 
-at::Tensor Decoder::hidden(const Packed& batch, Attention& attention, Rows rows, Activations activations) const {
+at::Tensor Decoder::hidden(const Packed& batch, Attention& attention, Rows rows,
+                           Activations activations) const {
   at::Tensor x = at::embedding(embedding_, batch.ids);
   Rotation rotation;
   if (rows == Rows::kIndependent) {
     rotation = row_rotation(batch.positions, frequencies_);
   } else {
-    const at::Tensor angles = batch.positions.to(at::kFloat).unsqueeze(1) * frequencies_.unsqueeze(0), both = at::cat({angles, angles}, 1);
+    const at::Tensor angles = batch.positions.to(at::kFloat).unsqueeze(1) * frequencies_.unsqueeze(0),
+                     both = at::cat({angles, angles}, 1);
     rotation = {both.cos(), both.sin()};
   }
-  const at::Tensor cos = rotation.cos.to(x.scalar_type()).unsqueeze(1), sin = rotation.sin.to(x.scalar_type()).unsqueeze(1);   // [tokens, 1, dim]
+  const at::Tensor cos = rotation.cos.to(x.scalar_type()).unsqueeze(1),
+                   sin = rotation.sin.to(x.scalar_type()).unsqueeze(1);  // [tokens, 1, dim]
   for (std::int64_t i = 0; i < config_.layers; ++i) {
-    const auto run = [this, i, cos, sin, &attention, rows](const at::Tensor& in) { return layer(i, in, cos, sin, attention, rows); };
+    const auto run = [this, i, cos, sin, &attention, rows](const at::Tensor& in) {
+      return layer(i, in, cos, sin, attention, rows);
+    };
     x = activations == Activations::kRecompute ? recomputed(x, run) : run(x);
   }
   return norm(x, last_norm_, rows);

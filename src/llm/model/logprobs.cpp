@@ -15,16 +15,20 @@ at::Tensor chunk_logits(const at::Tensor& rows, const at::Tensor& head, double t
 
 class TokenLogprobs : public torch::autograd::Function<TokenLogprobs> {
  public:
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& hidden, const at::Tensor& head, const at::Tensor& targets, double temperature, std::int64_t chunk) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& hidden, const at::Tensor& head,
+                            const at::Tensor& targets, double temperature, std::int64_t chunk) {
     const std::int64_t tokens = hidden.size(0);
-    const at::Tensor log_sums = at::empty({tokens}, hidden.options().dtype(at::kFloat)), out = at::empty_like(log_sums);
+    const at::Tensor log_sums = at::empty({tokens}, hidden.options().dtype(at::kFloat)),
+                     out = at::empty_like(log_sums);
     for (std::int64_t from = 0; from < tokens; from += chunk) {
       const std::int64_t count = std::min(chunk, tokens - from);
       const at::Tensor logits = chunk_logits(hidden.narrow(0, from, count), head, temperature);
       const at::Tensor target = targets.narrow(0, from, count);
       const at::Tensor log_sum = logits.logsumexp(1);
       log_sums.narrow(0, from, count).copy_(log_sum);
-      out.narrow(0, from, count).copy_((logits.gather(1, target.clamp_min(0).unsqueeze(1)).squeeze(1) - log_sum).masked_fill(target.lt(0), 0));
+      out.narrow(0, from, count)
+          .copy_((logits.gather(1, target.clamp_min(0).unsqueeze(1)).squeeze(1) - log_sum)
+                     .masked_fill(target.lt(0), 0));
     }
     context->save_for_backward({hidden, head, targets, log_sums});
     context->saved_data["temperature"] = temperature;
@@ -43,16 +47,23 @@ class TokenLogprobs : public torch::autograd::Function<TokenLogprobs> {
     if (want_head) to_head = at::zeros(head.sizes(), head.options().dtype(at::kFloat));
     for (std::int64_t from = 0; from < tokens; from += chunk) {
       const std::int64_t count = std::min(chunk, tokens - from);
-      const at::Tensor rows = hidden.narrow(0, from, count), target = targets.narrow(0, from, count).unsqueeze(1);
-      const at::Tensor weight = gradients[0].narrow(0, from, count).unsqueeze(1).masked_fill(target.lt(0), 0) / temperature;
+      const at::Tensor rows = hidden.narrow(0, from, count),
+                       target = targets.narrow(0, from, count).unsqueeze(1);
+      const at::Tensor weight =
+          gradients[0].narrow(0, from, count).unsqueeze(1).masked_fill(target.lt(0), 0) / temperature;
       // d logprob / d logits = onehot(target) - softmax
-      at::Tensor slope = chunk_logits(rows, head, temperature).sub_(log_sums.narrow(0, from, count).unsqueeze(1)).exp_().mul_(-weight);
+      at::Tensor slope = chunk_logits(rows, head, temperature)
+                             .sub_(log_sums.narrow(0, from, count).unsqueeze(1))
+                             .exp_()
+                             .mul_(-weight);
       slope.scatter_add_(1, target.clamp_min(0), weight);
       slope = slope.to(head.scalar_type());
       if (want_hidden) to_hidden.narrow(0, from, count).copy_(at::mm(slope, head));
       if (!want_head) continue;
-      if (head.scalar_type() == at::kFloat) to_head.addmm_(slope.t(), rows);
-      else to_head.add_(at::mm(slope.t(), rows));
+      if (head.scalar_type() == at::kFloat)
+        to_head.addmm_(slope.t(), rows);
+      else
+        to_head.add_(at::mm(slope.t(), rows));
     }
     return {to_hidden, want_head ? to_head.to(head.scalar_type()) : to_head, {}, {}, {}};
   }
@@ -60,11 +71,14 @@ class TokenLogprobs : public torch::autograd::Function<TokenLogprobs> {
 
 }  // namespace
 
-at::Tensor token_logprobs(const at::Tensor& hidden, const at::Tensor& head, const at::Tensor& targets, double temperature, std::int64_t chunk_bytes) {
+at::Tensor token_logprobs(const at::Tensor& hidden, const at::Tensor& head, const at::Tensor& targets,
+                          double temperature, std::int64_t chunk_bytes) {
   const std::int64_t chunk = std::max<std::int64_t>(1, chunk_bytes / (4 * head.size(0)));
   return TokenLogprobs::apply(hidden, head, targets, temperature, chunk);
 }
 
-at::Tensor mean_loss(const at::Tensor& logprobs, const at::Tensor& targets) { return -logprobs.sum() / targets.ge(0).sum(); }
+at::Tensor mean_loss(const at::Tensor& logprobs, const at::Tensor& targets) {
+  return -logprobs.sum() / targets.ge(0).sum();
+}
 
 }  // namespace musacoder::llm

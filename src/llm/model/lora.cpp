@@ -19,7 +19,9 @@ namespace {
 constexpr const char* kPrefix = "base_model.model.";
 
 bool is_target(const std::string& linear, const std::vector<std::string>& targets) {
-  return std::any_of(targets.begin(), targets.end(), [&](const std::string& target) { return linear == target || linear.ends_with("." + target); });
+  return std::any_of(targets.begin(), targets.end(), [&](const std::string& target) {
+    return linear == target || linear.ends_with("." + target);
+  });
 }
 
 // The decoder's linears that `targets` name; every target must name one.
@@ -31,8 +33,12 @@ Result<std::vector<std::string>> targeted(const Weights& weights, const std::vec
     if (is_target(linear, targets)) out.push_back(linear);
   }
   for (const std::string& target : targets)
-    if (std::none_of(out.begin(), out.end(), [&](const std::string& linear) { return is_target(linear, {target}); }))
-      return fail(Code::kInvalidArgument, "no linear of the model is called '{}'; there are q_proj, k_proj, v_proj, o_proj, gate_proj, up_proj and down_proj", target);
+    if (std::none_of(out.begin(), out.end(),
+                     [&](const std::string& linear) { return is_target(linear, {target}); }))
+      return fail(Code::kInvalidArgument,
+                  "no linear of the model is called '{}'; there are q_proj, k_proj, v_proj, o_proj, "
+                  "gate_proj, up_proj and down_proj",
+                  target);
   if (out.empty()) return fail(Code::kInvalidArgument, "the adapter has no targets");
   return out;
 }
@@ -41,20 +47,28 @@ Result<LoraConfig> read_config(const std::string& path) {
   MC_ASSIGN_OR_RETURN(const std::string text, base::read_file(path, 1 << 20));
   MC_ASSIGN_OR_RETURN(const auto given, parse_strict_json(text, path));
   if (!given.is_object()) return fail(Code::kInvalidArgument, "{}: no object", path);
-  const auto is_set = [&](const char* key) { return given.contains(key) && !given[key].is_null() && given[key] != false && !given[key].empty(); };
-  for (const char* key : {"use_rslora", "use_dora", "rank_pattern", "alpha_pattern", "layers_to_transform", "modules_to_save", "fan_in_fan_out", "lora_bias"})
+  const auto is_set = [&](const char* key) {
+    return given.contains(key) && !given[key].is_null() && given[key] != false && !given[key].empty();
+  };
+  for (const char* key : {"use_rslora", "use_dora", "rank_pattern", "alpha_pattern", "layers_to_transform",
+                          "modules_to_save", "fan_in_fan_out", "lora_bias"})
     if (is_set(key)) return fail(Code::kUnsupported, "{}: {} is not built", path, key);
-  if (given.contains("bias") && given["bias"] != "none") return fail(Code::kUnsupported, "{}: biases are not trained here", path);
+  if (given.contains("bias") && given["bias"] != "none")
+    return fail(Code::kUnsupported, "{}: biases are not trained here", path);
   LoraConfig out;
   const auto rank = given.find("r"), alpha = given.find("lora_alpha"), targets = given.find("target_modules");
-  if (rank == given.end() || !rank->is_number_integer() || rank->get<std::int64_t>() < 1) return fail(Code::kInvalidArgument, "{}: r is no rank", path);
-  if (alpha == given.end() || !alpha->is_number()) return fail(Code::kInvalidArgument, "{}: lora_alpha is no number", path);
-  if (targets == given.end() || !targets->is_array()) return fail(Code::kUnsupported, "{}: target_modules must be a list of names", path);
+  if (rank == given.end() || !rank->is_number_integer() || rank->get<std::int64_t>() < 1)
+    return fail(Code::kInvalidArgument, "{}: r is no rank", path);
+  if (alpha == given.end() || !alpha->is_number())
+    return fail(Code::kInvalidArgument, "{}: lora_alpha is no number", path);
+  if (targets == given.end() || !targets->is_array())
+    return fail(Code::kUnsupported, "{}: target_modules must be a list of names", path);
   out.rank = rank->get<std::int64_t>();
   out.alpha = alpha->get<double>();
   out.targets.clear();
   for (const auto& one : *targets) {
-    if (!one.is_string()) return fail(Code::kInvalidArgument, "{}: target_modules has something that is no name", path);
+    if (!one.is_string())
+      return fail(Code::kInvalidArgument, "{}: target_modules has something that is no name", path);
     out.targets.push_back(one.get<std::string>());
   }
   return out;
@@ -63,7 +77,8 @@ Result<LoraConfig> read_config(const std::string& path) {
 }  // namespace
 
 Result<Lora> Lora::create(const Weights& weights, const LoraConfig& config) {
-  if (config.rank < 1) return fail(Code::kInvalidArgument, "an adapter's rank is {}; give 1 or more", config.rank);
+  if (config.rank < 1)
+    return fail(Code::kInvalidArgument, "an adapter's rank is {}; give 1 or more", config.rank);
   MC_ASSIGN_OR_RETURN(const auto linears, targeted(weights, config.targets));
   Lora out;
   out.config_ = config;
@@ -92,14 +107,20 @@ Result<Lora> Lora::open(const Weights& weights, const std::string& folder) {
     const auto found = given.find(names[i]);
     if (found == given.end()) return fail(Code::kInvalidArgument, "{}: {} is missing", path, names[i]);
     const TensorView& view = *found->second;
-    if (at::IntArrayRef(view.shape) != parameters[i].sizes()) return fail(Code::kInvalidArgument, "{}: {} is {}, not {}", path, names[i], shape_text(view.shape), shape_text(parameters[i].sizes().vec()));
-    if (view.dtype != DType::kF32 && view.dtype != DType::kBF16 && view.dtype != DType::kF16) return fail(Code::kUnsupported, "{}: {} is of type {}", path, names[i], dtype_name(view.dtype));
-    const at::Tensor raw = at::empty(view.shape, view.dtype == DType::kF32 ? at::kFloat : view.dtype == DType::kBF16 ? at::kBFloat16 : at::kHalf);
+    if (at::IntArrayRef(view.shape) != parameters[i].sizes())
+      return fail(Code::kInvalidArgument, "{}: {} is {}, not {}", path, names[i], shape_text(view.shape),
+                  shape_text(parameters[i].sizes().vec()));
+    if (view.dtype != DType::kF32 && view.dtype != DType::kBF16 && view.dtype != DType::kF16)
+      return fail(Code::kUnsupported, "{}: {} is of type {}", path, names[i], dtype_name(view.dtype));
+    const at::Tensor raw = at::empty(view.shape, view.dtype == DType::kF32    ? at::kFloat
+                                                 : view.dtype == DType::kBF16 ? at::kBFloat16
+                                                                              : at::kHalf);
     std::memcpy(raw.data_ptr(), view.bytes.data(), view.bytes.size());
     parameters[i].copy_(raw);
     given.erase(found);
   }
-  if (!given.empty()) return fail(Code::kInvalidArgument, "{}: {} belongs to no target", path, given.begin()->first);
+  if (!given.empty())
+    return fail(Code::kInvalidArgument, "{}: {} belongs to no target", path, given.begin()->first);
   return out;
 }
 
@@ -117,8 +138,10 @@ Status Lora::save(const std::string& folder) const {
   }
   MC_ASSIGN_OR_RETURN(const std::string head, safetensors_header(views, {{"format", "pt"}}));
   pieces[0] = head;
-  const nlohmann::ordered_json config = {{"peft_type", "LORA"}, {"task_type", "CAUSAL_LM"}, {"base_model_name_or_path", nullptr}, {"r", config_.rank}, {"lora_alpha", config_.alpha},
-                                         {"lora_dropout", 0.0}, {"bias", "none"}, {"target_modules", config_.targets}, {"inference_mode", true}};
+  const nlohmann::ordered_json config = {
+      {"peft_type", "LORA"}, {"task_type", "CAUSAL_LM"},          {"base_model_name_or_path", nullptr},
+      {"r", config_.rank},   {"lora_alpha", config_.alpha},       {"lora_dropout", 0.0},
+      {"bias", "none"},      {"target_modules", config_.targets}, {"inference_mode", true}};
   const std::string text = config.dump(2) + "\n";
   MC_ASSIGN_OR_RETURN(AtomicFolder out, AtomicFolder::begin(folder, bytes + head.size() + text.size()));
   MC_RETURN_IF_ERROR(write_file_synced(out.file("adapter_model.safetensors"), pieces));

@@ -1,14 +1,17 @@
-// Low-rank adapters (LoRA, https://arxiv.org/abs/2106.09685) on any linear of the decoder: y = W x + alpha / rank * B A x.
+// Low-rank adapters (LoRA, https://arxiv.org/abs/2106.09685) on any linear of the decoder: y = W x + alpha /
+// rank * B A x.
 //
-//   MC_ASSIGN_OR_RETURN(Lora lora, Lora::create(weights, {.rank = 16, .alpha = 32, .targets = {"q_proj", "v_proj"}}));
-//   const Decoder model(weights, &lora);                // W stays as it is, on the mapped file
+//   MC_ASSIGN_OR_RETURN(Lora lora, Lora::create(weights, {.rank = 16, .alpha = 32, .targets = {"q_proj",
+//   "v_proj"}})); const Decoder model(weights, &lora);                // W stays as it is, on the mapped file
 //   AdamW optimizer(lora.parameters(), {});
 //   MC_RETURN_IF_ERROR(lora.save("out/adapter"));       // reads in PyPI peft and vLLM
 //
-// Folders are those of peft: adapter_config.json, adapter_model.safetensors. A begins as peft's does (uniform in
+// Folders are those of peft: adapter_config.json, adapter_model.safetensors. A begins as peft's does (uniform
+// in
 // +-1 / sqrt(in)), B at zero, so a new adapter changes nothing. Adapters are float32.
-// Errors: kInvalidArgument (a target that no linear has, shapes that do not fit, a tensor without its partner), kUnsupported
-// (rsLoRA, DoRA, biases, patterns: whatever would change the numbers and is not built).
+// Errors: kInvalidArgument (a target that no linear has, shapes that do not fit, a tensor without its
+// partner), kUnsupported (rsLoRA, DoRA, biases, patterns: whatever would change the numbers and is not
+// built).
 #pragma once
 
 #include <cstdint>
@@ -25,14 +28,15 @@ namespace musacoder::llm {
 struct LoraConfig {
   std::int64_t rank = 8;
   double alpha = 16;
-  std::vector<std::string> targets = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
-  std::uint64_t seed = 0;                   // of A, in create()
+  std::vector<std::string> targets = {"q_proj",    "k_proj",  "v_proj",   "o_proj",
+                                      "gate_proj", "up_proj", "down_proj"};
+  std::uint64_t seed = 0;  // of A, in create()
 };
 
 class Lora {
  public:
   struct Pair {
-    at::Tensor a, b;                        // [rank, in], [out, rank]
+    at::Tensor a, b;  // [rank, in], [out, rank]
   };
   static Result<Lora> create(const Weights& weights, const LoraConfig& config);
   static Result<Lora> open(const Weights& weights, const std::string& folder);

@@ -1,9 +1,10 @@
-// Activation checkpointing: a part of the model keeps only its input, and runs again when its gradient is asked for
-// (https://arxiv.org/abs/1604.06174).
+// Activation checkpointing: a part of the model keeps only its input, and runs again when its gradient is
+// asked for (https://arxiv.org/abs/1604.06174).
 //
 //   at::Tensor y = recomputed(x, [&](const at::Tensor& in) { return layer(in); });
 //
-// `run` must give the same for the same input, and live until the backward pass is over. Gradients are the same bits as without.
+// `run` must give the same for the same input, and live until the backward pass is over. Gradients are the
+// same bits as without.
 #pragma once
 
 #include <functional>

@@ -15,10 +15,15 @@ namespace {
 
 Result<at::ScalarType> scalar_type(DType type, const std::string& name) {
   switch (type) {
-    case DType::kF32: return at::kFloat;
-    case DType::kBF16: return at::kBFloat16;
-    case DType::kF16: return at::kHalf;
-    default: return fail(Code::kUnsupported, "{}: weights of type {} cannot be computed with; F32, BF16 and F16 can", name, dtype_name(type));
+    case DType::kF32:
+      return at::kFloat;
+    case DType::kBF16:
+      return at::kBFloat16;
+    case DType::kF16:
+      return at::kHalf;
+    default:
+      return fail(Code::kUnsupported, "{}: weights of type {} cannot be computed with; F32, BF16 and F16 can",
+                  name, dtype_name(type));
   }
 }
 
@@ -30,7 +35,9 @@ Result<at::Tensor> mapped_tensor(const TensorView& view) {
     return copy;
   }
   // The deleter's copy of the owner keeps the mapping alive as long as any tensor on it.
-  return at::from_blob(const_cast<char*>(view.bytes.data()), view.shape, [owner = view.owner](void*) {}, at::TensorOptions(type));
+  return at::from_blob(
+      const_cast<char*>(view.bytes.data()), view.shape, [owner = view.owner](void*) {},
+      at::TensorOptions(type));
 }
 
 bool is_gguf(const std::string& path) {
@@ -40,13 +47,17 @@ bool is_gguf(const std::string& path) {
 
 std::string some_of(const std::vector<std::string>& names) {
   const std::size_t shown = std::min<std::size_t>(names.size(), 3);
-  return fmt::format("{}{}", fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), "; "), names.size() > shown ? fmt::format(" and {} more", names.size() - shown) : "");
+  return fmt::format("{}{}",
+                     fmt::join(names.begin(), names.begin() + static_cast<std::ptrdiff_t>(shown), "; "),
+                     names.size() > shown ? fmt::format(" and {} more", names.size() - shown) : "");
 }
 
 }  // namespace
 
 Status Weights::take(const std::string& name, at::Tensor tensor, const WeightOptions& options) {
-  const at::ScalarType type = options.type == WeightType::kF32 ? at::kFloat : options.type == WeightType::kBF16 ? at::kBFloat16 : tensor.scalar_type();
+  const at::ScalarType type = options.type == WeightType::kF32    ? at::kFloat
+                              : options.type == WeightType::kBF16 ? at::kBFloat16
+                                                                  : tensor.scalar_type();
   at::Tensor out = tensor.to(type);
   if (options.trainable) {
     if (out.is_same(tensor)) out = tensor.clone();
@@ -60,7 +71,8 @@ Result<Weights> Weights::open(const std::string& path, const WeightOptions& opti
   Weights out;
   if (is_gguf(path)) {
     MC_ASSIGN_OR_RETURN(auto file, Gguf::open(path));
-    MC_ASSIGN_OR_RETURN(GgufImport model, import_gguf(file, options.type == WeightType::kF32 ? DType::kF32 : DType::kBF16));
+    MC_ASSIGN_OR_RETURN(GgufImport model,
+                        import_gguf(file, options.type == WeightType::kF32 ? DType::kF32 : DType::kBF16));
     const nlohmann::json config = nlohmann::json::parse(model.config);
     MC_ASSIGN_OR_RETURN(out.config_, parse_model_config(config));
     MC_ASSIGN_OR_RETURN(const auto wanted, family_tensors(config));
@@ -74,7 +86,8 @@ Result<Weights> Weights::open(const std::string& path, const WeightOptions& opti
     for (const FamilyTensor& one : wanted) {
       if (!out.has(one.name)) return fail(Code::kInvalidArgument, "{}: {} is missing", path, one.name);
       if (out.get(one.name).sizes() != at::IntArrayRef(one.shape))
-        return fail(Code::kInvalidArgument, "{}: {} is not {}, as the configuration makes it", path, one.name, shape_text(one.shape));
+        return fail(Code::kInvalidArgument, "{}: {} is not {}, as the configuration makes it", path, one.name,
+                    shape_text(one.shape));
       out.names_.push_back(one.name);
     }
     return out;
@@ -83,7 +96,8 @@ Result<Weights> Weights::open(const std::string& path, const WeightOptions& opti
   MC_ASSIGN_OR_RETURN(out.config_, parse_model_config(checkpoint.config()));
   MC_ASSIGN_OR_RETURN(const auto wanted, family_tensors(checkpoint.config()));
   const TensorCheck check = check_tensors(checkpoint, wanted);
-  if (!check.missing.empty()) return fail(Code::kInvalidArgument, "{}: tensors are missing: {}", path, some_of(check.missing));
+  if (!check.missing.empty())
+    return fail(Code::kInvalidArgument, "{}: tensors are missing: {}", path, some_of(check.missing));
   if (!check.misshapen.empty()) return fail(Code::kInvalidArgument, "{}: {}", path, some_of(check.misshapen));
   for (const FamilyTensor& one : wanted) {
     MC_ASSIGN_OR_RETURN(at::Tensor tensor, mapped_tensor(*checkpoint.find(one.name)));

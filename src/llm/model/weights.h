@@ -4,9 +4,10 @@
 //   weights.get("model.norm.weight");                        // a view on the mapped file: no second copy
 //   MC_ASSIGN_OR_RETURN(Weights mine, Weights::open(dir, {.type = WeightType::kF32, .trainable = true}));
 //
-// Where the type is kept, tensors are views on the read-only mapping and must not be written to; trainable ones are copies
-// with requires_grad. Only the family's tensors are taken; others (MTP, vision) stay in the file.
-// Errors: those of Checkpoint::open() and import_gguf(); kInvalidArgument: tensors missing or misshapen, by name.
+// Where the type is kept, tensors are views on the read-only mapping and must not be written to; trainable
+// ones are copies with requires_grad. Only the family's tensors are taken; others (MTP, vision) stay in the
+// file. Errors: those of Checkpoint::open() and import_gguf(); kInvalidArgument: tensors missing or
+// misshapen, by name.
 #pragma once
 
 #include <string>
@@ -19,7 +20,11 @@
 
 namespace musacoder::llm {
 
-enum class WeightType { kKeep, kF32, kBF16 };   // kKeep of GGUF: bf16, as quantised weights have no type of their own here
+enum class WeightType {
+  kKeep,
+  kF32,
+  kBF16
+};  // kKeep of GGUF: bf16, as quantised weights have no type of their own here
 
 struct WeightOptions {
   WeightType type = WeightType::kKeep;
