@@ -19,7 +19,7 @@ struct JudgeOptions {
   bool timing = true;               // the rest of this line and the next: real hardware only
   int timed_calls = 50;
   std::vector<std::string> baselines = {"eager", "eager_tf32", "compile", "compile_tf32"};
-  std::vector<std::string> sanitize;
+  std::string sanitize;             // "memcheck,racecheck"; empty: not
   int trials = 7;
   std::uint64_t seed = 0;           // 0: drawn from the system
   std::vector<std::string> set;     // "NAME=VALUE"

@@ -1,5 +1,6 @@
 #include "cli/judge_config.h"
 
+#include <algorithm>
 #include <charconv>
 #include <vector>
 
@@ -33,7 +34,14 @@ Result<judge::JudgeConfig> judge_config(const JudgeOptions& options) {
   config.timed_calls = options.timed_calls;
   config.baselines = options.baselines;
   std::erase(config.baselines, "none");
-  config.sanitize = options.sanitize;
+  for (std::size_t at = 0; at < options.sanitize.size();) {
+    const std::size_t end = std::min(options.sanitize.find(',', at), options.sanitize.size());
+    const std::string tool = options.sanitize.substr(at, end - at);
+    if (tool != "memcheck" && tool != "racecheck" && tool != "synccheck")
+      return fail(Code::kInvalidArgument, "--sanitize takes memcheck, racecheck and synccheck, not '{}'", tool);
+    config.sanitize.push_back(tool);
+    at = end + 1;
+  }
   // --gpu names what CUDA candidates see; a Moore Threads model is for MUSA candidates, and for the others too when it is named.
   config.gpu = options.gpu;
   if (auto gpu = vgpu::gpu_properties(options.gpu); gpu && gpu->vendor == vgpu::Vendor::kMooreThreads) config.musa_gpu = gpu->name;

@@ -33,7 +33,7 @@ void add_judge_options(CLI::App* app, JudgeOptions& options) {
       ->capture_default_str()
       ->check(CLI::Range(5, 100));
   app->add_option("--seed", options.seed, "seed of the inputs; 0 draws one from the system");
-  app->add_option("--set", options.set, "pin a constant of the task, e.g. --set batch_size=4")->type_name("NAME=VALUE");
+  app->add_option("--set", options.set, "pin a constant of the task, e.g. --set batch_size=4")->type_name("NAME=VALUE")->allow_extra_args(false);
   app->add_flag("--full-size", options.full_size, "do not scale shapes down");
   app->add_option("--work-budget", options.work_budget, "work of one reference call (FLOPs + bytes) after scaling")
       ->capture_default_str();
@@ -42,15 +42,12 @@ void add_judge_options(CLI::App* app, JudgeOptions& options) {
   app->add_option("--timed-calls", options.timed_calls, "cuda: calls that are timed and verified")->capture_default_str()->check(CLI::Range(2, 1000));
   app->add_option("--baselines", options.baselines, "cuda: what candidates are timed against: eager, eager_tf32, compile, compile_tf32; none")
       ->delimiter(',')
+      ->allow_extra_args(false)   // what follows is the task
       ->capture_default_str()
       ->check(CLI::IsMember({"eager", "eager_tf32", "compile", "compile_tf32", "none"}));
-  app->add_option("--sanitize", options.sanitize,
-                  "cuda: once more at reduced sizes below compute-sanitizer (memcheck, racecheck, synccheck; memcheck where none is named), or with the "
-                  "virtual GPU's checks where it is not installed")
-      ->expected(0, 3)
-      ->delimiter(',')
-      ->default_str("memcheck")
-      ->check(CLI::IsMember({"memcheck", "racecheck", "synccheck"}));
+  app->add_flag("--sanitize{memcheck}", options.sanitize,
+                "real GPU: once more at reduced sizes below compute-sanitizer (--sanitize=memcheck,racecheck,synccheck; memcheck where none is "
+                "named), or with the virtual GPU's checks where it is not installed");
   app->add_option("--timeout", options.candidate_seconds, "seconds for one candidate, builds excluded")->capture_default_str();
 }
 
