@@ -205,7 +205,6 @@ def execute_under(tool, sock, request, paths):
         command += ["--path", path]
     os.chdir(folder)
     os.execve(command[0], command, {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": folder, "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1",
-                                    "PYTORCH_NO_CUDA_MEMORY_CACHING": "1",
                                     **{name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ},
                                     **{str(name): str(value) for name, value in request.get("environment", {}).items()}})
 

@@ -622,20 +622,9 @@ bool Run::construct() {
   if (reply.kind != ReplyKind::kDone) return failed(reply, "construct");
   note_reply(reply);
 
-  // The candidate gets copies of the state files, so that it cannot reach the reference's.
   json state = task.value("state", json::array());
-  std::map<std::string, std::string> copied;
-  for (auto& entry : state) {
-    const std::string file = text_of(entry, "file");
-    if (file.empty()) continue;
-    auto [it, fresh] = copied.try_emplace(file, scratch_.path() + fmt::format("/given/state{}", copied.size()));
-    if (fresh) {
-      auto bytes = base::read_file(file.front() == '/' ? file : tasks().run_file(file));
-      if (!bytes) return infra("run_folder", bytes.error());
-      if (auto written = base::write_file(it->second, *bytes); !written) return infra("disk", written.error());
-    }
-    entry["file"] = it->second;
-  }
+  std::string trouble;
+  if (auto given = tasks().copy_state(state, scratch_.path() + "/given", trouble); !given) return infra(trouble, given.error());
   reply = runner_->parameters(state, deadline(config_.load_seconds));
   if (reply.kind != ReplyKind::kDone) return failed(reply, "parameters");
   note_reply(reply);

@@ -10,7 +10,6 @@
 #include "base/json_lines.h"
 #include "base/subprocess.h"
 #include "judge/json_fields.h"
-#include "judge/tensor_tree.h"
 
 namespace musacoder::judge {
 namespace {
@@ -189,17 +188,8 @@ Result<Given> scaled_task(const SanitizeContext& c, const std::string& folder) {
     if (joined.empty()) joined.resize(1);
     given.bytes = joined.size();
     MC_RETURN_IF_ERROR(base::write_file(given.file, joined));
-    std::map<std::string, std::string> copied;
-    for (auto& entry : given.state) {
-      const std::string file = text_of(entry, "file");
-      if (file.empty()) continue;
-      auto [it, fresh] = copied.try_emplace(file, fmt::format("{}/state{}", folder, copied.size()));
-      if (fresh) {
-        MC_ASSIGN_OR_RETURN(std::string bytes, base::read_file(file.front() == '/' ? file : c.lane.run_file(file)));
-        MC_RETURN_IF_ERROR(base::write_file(it->second, bytes));
-      }
-      entry["file"] = it->second;
-    }
+    std::string trouble;
+    MC_RETURN_IF_ERROR(c.lane.copy_state(given.state, folder, trouble));
     return given;
   };
   auto given = give();
@@ -270,6 +260,7 @@ Result<Sanitized> run_sanitizer(const SanitizeContext& c, const std::string& san
   spawn.readable.insert(spawn.readable.end(), needs.readable.begin(), needs.readable.end());
   spawn.devices = needs.device_nodes;
   spawn.environment = needs.environment;
+  spawn.environment["PYTORCH_NO_CUDA_MEMORY_CACHING"] = "1";   // read at the first allocation: the runner sets its environment anew before
   spawn.bound_addresses = false;
   spawn.under = {sanitizer, "--tool", tool, "--log-file", log_file, "--print-limit", "100", "--launch-timeout", "60"};
   if (tool == "memcheck") spawn.under.insert(spawn.under.end(), {"--padding", "256"});

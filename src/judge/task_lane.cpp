@@ -98,6 +98,23 @@ Result<json> TaskLane::ask(const json& request, double seconds) {
   return reply;
 }
 
+Status TaskLane::copy_state(json& state, const std::string& folder, std::string& trouble) const {
+  std::map<std::string, std::string> copied;
+  for (auto& entry : state) {
+    const std::string file = text_of(entry, "file");
+    if (file.empty()) continue;
+    auto [it, fresh] = copied.try_emplace(file, fmt::format("{}/state{}", folder, copied.size()));
+    if (fresh) {
+      trouble = "run_folder";
+      MC_ASSIGN_OR_RETURN(const std::string bytes, base::read_file(file.front() == '/' ? file : run_file(file)));
+      trouble = "disk";
+      MC_RETURN_IF_ERROR(base::write_file(it->second, bytes));
+    }
+    entry["file"] = it->second;
+  }
+  return ok();
+}
+
 Status TaskLane::open_at_runner(OpenTask& task) {
   json pinned = json::object();
   for (const auto& [name, value] : task.pins) pinned[name] = value;

@@ -74,6 +74,10 @@ class TaskLane {
   std::string run_file(const std::string& name) const { return run_dir_.file(name); }
   bool on_device() const { return on_device_; }
 
+  // Copies the files of an opened task's `state` into `folder`, which a candidate may read, so that it cannot reach the reference's;
+  // the entries then name the copies. An error's `trouble`: "run_folder" where a file is not there, "disk" where none can be written.
+  Status copy_state(nlohmann::json& state, const std::string& folder, std::string& trouble) const;
+
   std::set<std::string> axes_too_large;   // task and size that do not fit the budget
 
  private:
