@@ -1,5 +1,6 @@
 #include "llm/model/decoder.h"
 
+#include "llm/kernels/row_ops.h"
 #include "llm/model/recompute.h"
 
 namespace musacoder::llm {
@@ -26,7 +27,7 @@ at::Tensor Decoder::layer(std::int64_t index, const at::Tensor& x, const Context
 
 at::Tensor Decoder::hidden(const Packed& batch, Attention& attention, Rows rows,
                            Activations activations) const {
-  at::Tensor x = at::embedding(embedding_, batch.ids);
+  at::Tensor x = row_embedding(embedding_, batch.ids);
   const Context context{rotary(batch.positions, frequencies_, x.scalar_type(), rows), attention, rows};
   for (std::int64_t i = 0; i < config_.layers; ++i) {
     const auto run = [this, i, context](const at::Tensor& in) { return layer(i, in, context); };
