@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/completion.h"
+#include "cli/hand_over.h"
 
 #ifndef MUSACODER_VERSION
 #define MUSACODER_VERSION "0.1.0"
@@ -354,6 +355,11 @@ int main(int argc, char** argv) {
   convert_app->add_flag("--without-tokenizer", convert.without_tokenizer, "the weights alone, where the tokenizer cannot be read");
   convert_app->footer("Example:\n  musacoder model convert SmolLM2-135M-Instruct.Q4_1.gguf smollm2");
   convert_app->callback([&] { code = run_model_convert(convert); });
+
+  auto* serve_model_app = app.add_subcommand("serve-model", "a language model behind OpenAI's HTTP API (hands over to musacoder-train)");
+  serve_model_app->set_help_flag();   // all of it is musacoder-train's
+  serve_model_app->prefix_command();
+  serve_model_app->callback([&] { code = hand_over("serve-model", serve_model_app->remaining()); });
 
   std::string shell;
   auto* completion_app = app.add_subcommand("completion", "print a completion script for bash, zsh or fish");

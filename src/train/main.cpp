@@ -3,6 +3,7 @@
 
 #include "train/generate.h"
 #include "train/parity.h"
+#include "train/serve.h"
 
 namespace {
 
@@ -10,9 +11,22 @@ int finish(const char* command, const musacoder::Status& status) {
   if (status) return 0;
   fmt::print(stderr, "musacoder-train {}: {}\n", command, status.error().message);
   return status.error().code == musacoder::Code::kInternal ||
-                 status.error().code == musacoder::Code::kResourceExhausted
+                 status.error().code == musacoder::Code::kResourceExhausted ||
+                 status.error().code == musacoder::Code::kUnavailable
              ? 3
              : 2;
+}
+
+void add_engine_options(CLI::App* app, musacoder::llm::EngineOptions& options) {
+  app->add_option("--type", options.type, "weights and cache: keep (as in the file; bf16 of GGUF), f32, bf16")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"keep", "f32", "bf16"}));
+  app->add_option("--adapter", options.adapter, "folder of LoRA adapters in peft's layout");
+  app->add_option("--cache-tokens", options.cache_tokens, "room for all running answers and their prompts")
+      ->capture_default_str();
+  app->add_option("--max-running", options.max_running, "answers at a time")->capture_default_str();
+  app->add_option("--step-tokens", options.step_tokens, "tokens in one pass of the model")
+      ->capture_default_str();
 }
 
 void add_generate_options(CLI::App* app, musacoder::train::GenerateOptions& options) {
@@ -50,23 +64,54 @@ void add_generate_options(CLI::App* app, musacoder::train::GenerateOptions& opti
       ->take_all()
       ->allow_extra_args(false);
   app->add_flag("--ignore-eos", sampling.ignore_eos, "go on where the model would end");
-  app->add_option("--type", options.engine.type,
-                  "weights and cache: keep (as in the file; bf16 of GGUF), f32, bf16")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"keep", "f32", "bf16"}));
-  app->add_option("--adapter", options.engine.adapter, "folder of LoRA adapters in peft's layout");
-  app->add_option("--cache-tokens", options.engine.cache_tokens,
-                  "room for all running answers and their prompts")
-      ->capture_default_str();
-  app->add_option("--max-running", options.engine.max_running, "answers at a time")->capture_default_str();
-  app->add_option("--step-tokens", options.engine.step_tokens, "tokens in one pass of the model")
-      ->capture_default_str();
+  add_engine_options(app, options.engine);
   app->add_flag("--json", options.json,
                 "a JSON line for each answer: tokens, their log-probabilities, text, why it ended");
   app->add_flag("--speed", options.speed, "say on stderr how fast it went");
   app->footer(
       "Example: musacoder-train generate --model SmolLM2-135M.gguf --chat --prompt 'Who are you?' "
       "--temperature 0");
+}
+
+void add_serve_options(CLI::App* app, musacoder::train::ServeModelOptions& options) {
+  musacoder::llm::ModelServerConfig& config = options.config;
+  app->add_option("--model", config.model, "folder in Hugging Face's layout, or a GGUF file")->required();
+  app->add_option("--name", config.name, "what clients call the model; default: its file name");
+  app->add_option("--listen", options.listen, "HOST:PORT; port 0: any free one; may be given several times")
+      ->take_all()
+      ->allow_extra_args(false)
+      ->capture_default_str();
+  app->add_option(
+      "--token-file", options.token_file,
+      "file with the bearer token that clients must give; needed for other addresses than loopback");
+  app->add_option("--tls-cert", options.tls_cert, "PEM file; with --tls-key");
+  app->add_option("--tls-key", options.tls_key, "PEM file");
+  app->add_option(
+         "--weights-dir", config.weight_folders,
+         "folder below which POST /v1/weights may read weights; may be given several times; none: no swaps")
+      ->take_all()
+      ->allow_extra_args(false);
+  app->add_option("--max-open", config.max_open, "requests at a time, running and waiting; beyond them 429")
+      ->capture_default_str();
+  app->add_option("--request-s", config.request_s, "seconds for one request")->capture_default_str();
+  app->add_option("--default-max-tokens", config.default_max_tokens,
+                  "of chat answers whose request does not say; less where less fits")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 24));
+  app->add_flag("--plain-messages", config.plain_messages,
+                "refuse messages that hold the chat format's own tokens, such as <|im_end|>");
+  app->add_option("--max-body-mib", options.max_body_mib, "largest request")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
+  app->add_option("--max-connections", options.max_connections, "beyond them 503")->capture_default_str();
+  app->add_option("--drain-s", options.drain_s, "seconds that running requests get after SIGTERM")
+      ->capture_default_str();
+  add_engine_options(app, config.engine);
+  app->footer(
+      "Example: musacoder-train serve-model --model SmolLM2-135M.gguf --name smollm2\n"
+      "         curl http://127.0.0.1:8812/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+      "           -d '{\"model\": \"smollm2\", \"messages\": [{\"role\": \"user\", \"content\": \"Who are "
+      "you?\"}]}'");
 }
 
 }  // namespace
@@ -93,8 +138,13 @@ int main(int argc, char** argv) {
   CLI::App* generate = app.add_subcommand("generate", "answer prompts");
   add_generate_options(generate, generating);
 
+  musacoder::train::ServeModelOptions serving;
+  CLI::App* serve = app.add_subcommand("serve-model", "a model behind OpenAI's HTTP API");
+  add_serve_options(serve, serving);
+
   CLI11_PARSE(app, argc, argv);
   if (parity->parsed()) return finish("parity", musacoder::train::run_parity(model, input, out));
   if (generate->parsed()) return finish("generate", musacoder::train::run_generate(generating));
+  if (serve->parsed()) return finish("serve-model", musacoder::train::run_serve_model(std::move(serving)));
   return 2;
 }

@@ -37,10 +37,13 @@ struct Running {
   GenerateRequest request;
   std::int64_t prefilled = 0;   // tokens of the prompt that are in the cache
   PageTable prompt;             // until the samples take it over
-  std::vector<Sample> samples;  // those that have not ended; empty while the prompt is read
+  std::vector<Sample> samples;  // those that have not ended; none while the prompt is read first
   std::int64_t reserved = 0;    // pages it may still take
+  // The prompt is not in the cache: it has just come, or its weights were swapped. Then there may be samples
+  // already.
   bool reading() const { return prefilled < static_cast<std::int64_t>(request.prompt.size()); }
-  int slots() const { return reading() ? request.samples : static_cast<int>(samples.size()); }
+  bool fresh() const { return reading() && samples.empty(); }
+  int slots() const { return fresh() ? request.samples : static_cast<int>(samples.size()); }
 };
 
 // The ids at which the model ends: of config.json, generation_config.json and the tokenizer.
@@ -74,6 +77,9 @@ class CpuEngine : public Engine {
 
   const Tokenizer* tokenizer() const override { return tokenizer_ ? &*tokenizer_ : nullptr; }
   std::size_t vocabulary() const override { return static_cast<std::size_t>(decoder_.config().vocab); }
+  EngineLimits limits() const override {
+    return {vocabulary(), decoder_.config().max_positions, cache_.pages() * kPage, options_.max_running};
+  }
   bool idle() const override { return waiting_.empty() && running_.empty(); }
   Counts counts() const override {
     Counts out = counts_;
@@ -84,6 +90,8 @@ class CpuEngine : public Engine {
   Result<std::uint64_t> add(GenerateRequest request) override;
   void cancel(std::uint64_t request) override;
   Result<std::vector<TokenEvent>> step() override;
+  Status swap_weights(const WeightSwap& swap) override;
+  std::int64_t version() const override { return version_; }
 
  private:
   struct Row {  // one row of a step
@@ -93,13 +101,14 @@ class CpuEngine : public Engine {
     std::int64_t position;
     bool wanted;  // its logits are
   };
-  std::int64_t need(const GenerateRequest& request) const;
+  static std::int64_t pages_of(const GenerateRequest& request, std::int64_t samples);
   std::int64_t reserved() const;
   int slots() const;
   void admit();
   std::vector<Row> plan();
   at::Tensor logits_of(const std::vector<Row>& rows);
   void start_samples(Running& running);
+  void forget_cache(Running& running);
   Status sample_into(Running& running, Sample& sample, const float* logits, std::vector<TokenEvent>& events);
   void remove_ended();
 
@@ -112,15 +121,16 @@ class CpuEngine : public Engine {
   std::deque<Running> waiting_;
   std::deque<Running> running_;  // in the order of add(); a deque, so that pointers of a step's rows stay
   std::uint64_t next_id_ = 1;
+  std::int64_t version_ = 0;
   Counts counts_;
 };
 
 // The prompt's full pages are shared, every sample has the rest to itself.
-std::int64_t CpuEngine::need(const GenerateRequest& request) const {
+std::int64_t CpuEngine::pages_of(const GenerateRequest& request, std::int64_t samples) {
   const auto prompt = static_cast<std::int64_t>(request.prompt.size());
   const std::int64_t shared = prompt / kPage,
                      each = KvCache::pages_for(prompt + request.sampling.max_tokens) - shared;
-  return shared + request.samples * each;
+  return shared + samples * each;
 }
 
 std::int64_t CpuEngine::reserved() const {
@@ -143,8 +153,16 @@ Result<std::uint64_t> CpuEngine::add(GenerateRequest request) {
     if (id >= vocabulary())
       return fail(Code::kInvalidArgument, "the prompt's token {} is not below the vocabulary's size, {}", id,
                   vocabulary());
+  for (const auto& [id, bias] : sampling.logit_bias)
+    if (id >= vocabulary() || !(std::abs(bias) <= 100))
+      return fail(Code::kInvalidArgument,
+                  "logit_bias of token {} is {}; give tokens below {} and -100 to 100", id, bias,
+                  vocabulary());
   if (!sampling.stop.empty() && !tokenizer_)
     return fail(Code::kInvalidArgument, "stop texts need a tokenizer, and the model has none that is read");
+  if (request.top_logprobs < 0 || request.top_logprobs > kMostTopLogprobs)
+    return fail(Code::kInvalidArgument, "top_logprobs is {}; give 0 to {}", request.top_logprobs,
+                kMostTopLogprobs);
   if (request.samples < 1 || request.samples > options_.max_running)
     return fail(request.samples < 1 ? Code::kInvalidArgument : Code::kResourceExhausted,
                 "{} samples; give 1 to {} (max_running)", request.samples, options_.max_running);
@@ -155,11 +173,12 @@ Result<std::uint64_t> CpuEngine::add(GenerateRequest request) {
                   limit);
     sampling.max_tokens = static_cast<int>(std::min<std::int64_t>(sampling.max_tokens, limit - prompt));
   }
-  if (need(request) > cache_.pages())
+  if (pages_of(request, request.samples) > cache_.pages())
     return fail(Code::kResourceExhausted,
                 "{} tokens of prompt and {} samples of up to {} need {} tokens of cache; there are {}: raise "
                 "cache_tokens or lower max_tokens",
-                prompt, request.samples, sampling.max_tokens, need(request) * kPage, cache_.pages() * kPage);
+                prompt, request.samples, sampling.max_tokens, pages_of(request, request.samples) * kPage,
+                cache_.pages() * kPage);
   waiting_.push_back({.id = next_id_, .request = std::move(request)});
   return next_id_++;
 }
@@ -176,7 +195,7 @@ void CpuEngine::cancel(std::uint64_t request) {
 
 void CpuEngine::admit() {
   while (!waiting_.empty()) {
-    const std::int64_t pages = need(waiting_.front().request);
+    const std::int64_t pages = pages_of(waiting_.front().request, waiting_.front().request.samples);
     if (slots() + waiting_.front().request.samples > options_.max_running ||
         reserved() + pages > cache_.free_pages())
       return;
@@ -188,14 +207,27 @@ void CpuEngine::admit() {
 
 std::vector<CpuEngine::Row> CpuEngine::plan() {
   std::vector<Row> rows;
-  for (Running& one : running_)
-    for (Sample& sample : one.samples)
-      rows.push_back({&one, &sample, sample.answer.back(), sample.table.length, true});
+  const auto full = [&] {
+    return static_cast<int>(rows.size()) >= std::max(options_.step_tokens, options_.max_running);
+  };
+  const auto token_at = [](const Running& one, const Sample& sample, std::int64_t position) {
+    const auto prompt = static_cast<std::int64_t>(one.request.prompt.size());
+    return position < prompt ? one.request.prompt[static_cast<std::size_t>(position)]
+                             : sample.answer[static_cast<std::size_t>(position - prompt)];
+  };
+  // A sample takes the tokens that the cache does not hold: the last one, or after a swap of weights all of
+  // its answer.
+  for (const bool behind : {false, true})
+    for (Running& one : running_)
+      for (Sample& sample : one.samples) {
+        const auto known = static_cast<std::int64_t>(one.request.prompt.size() + sample.answer.size());
+        if (one.reading() || behind != (sample.table.length + 1 < known)) continue;
+        for (std::int64_t at = sample.table.length; at < known && !full(); ++at)
+          rows.push_back({&one, &sample, token_at(one, sample, at), at, at + 1 == known});
+      }
   for (Running& one : running_) {
     const auto prompt = static_cast<std::int64_t>(one.request.prompt.size());
-    for (; one.prefilled < prompt &&
-           static_cast<int>(rows.size()) < std::max(options_.step_tokens, options_.max_running);
-         ++one.prefilled)
+    for (; one.prefilled < prompt && !full(); ++one.prefilled)
       rows.push_back({&one, nullptr, one.request.prompt[static_cast<std::size_t>(one.prefilled)],
                       one.prefilled, one.prefilled + 1 == prompt});
   }
@@ -229,11 +261,35 @@ at::Tensor CpuEngine::logits_of(const std::vector<Row>& rows) {
 }
 
 void CpuEngine::start_samples(Running& running) {
-  for (int i = 0; i < running.request.samples; ++i) {
-    running.samples.emplace_back(i, tokenizer(), running.request.sampling.stop);
-    running.samples.back().table = cache_.fork(running.prompt);
-  }
+  if (running.samples.empty())
+    for (int i = 0; i < running.request.samples; ++i)
+      running.samples.emplace_back(i, tokenizer(), running.request.sampling.stop);
+  for (Sample& sample : running.samples) sample.table = cache_.fork(running.prompt);
   cache_.release(running.prompt);
+}
+
+// All of it is read again, from the prompt on; its room stays its own.
+void CpuEngine::forget_cache(Running& running) {
+  cache_.release(running.prompt);
+  for (Sample& sample : running.samples) cache_.release(sample.table);
+  running.reserved = pages_of(running.request, running.slots());
+  running.prefilled = 0;
+}
+
+Status CpuEngine::swap_weights(const WeightSwap& swap) {
+  ModelConfig now = decoder_.config(), next = swap.weights->config();
+  now.eos = next.eos = {};
+  if (now != next)
+    return fail(Code::kInvalidArgument, "the new weights are of another model: sizes or settings differ");
+  Decoder decoder(*swap.weights, swap.adapter);
+  if (decoder.head().scalar_type() != decoder_.head().scalar_type())
+    return fail(Code::kInvalidArgument, "the new weights are {}, those that run are {}",
+                c10::toString(decoder.head().scalar_type()), c10::toString(decoder_.head().scalar_type()));
+  decoder_ = std::move(decoder);
+  version_ = swap.version.value_or(version_ + 1);
+  if (swap.cache == SwapCache::kRecompute)
+    for (Running& one : running_) forget_cache(one);
+  return ok();
 }
 
 Status CpuEngine::sample_into(Running& running, Sample& sample, const float* logits,
@@ -249,6 +305,9 @@ Status CpuEngine::sample_into(Running& running, Sample& sample, const float* log
   ++counts_.generated_tokens;
   TokenEvent event{
       .request = running.id, .sample = sample.index, .token = next.token, .logprob = next.logprob};
+  event.version = version_;
+  if (running.request.top_logprobs > 0)
+    event.top = sampler_.likeliest(logits, sampling, running.request.top_logprobs);
   const bool end = (!sampling.ignore_eos && ends_.count(next.token)) ||
                    std::count(sampling.stop_ids.begin(), sampling.stop_ids.end(), next.token);
   if (sample.stream && !end) event.text = sample.stop.put(sample.stream->put(next.token));
@@ -294,9 +353,10 @@ Result<std::vector<TokenEvent>> CpuEngine::step() try {
     if (row.sample) {
       MC_RETURN_IF_ERROR(sample_into(*row.owner, *row.sample, row_logits, events));
     } else {
+      const bool first = row.owner->samples.empty();
       start_samples(*row.owner);
       for (Sample& sample : row.owner->samples)
-        MC_RETURN_IF_ERROR(sample_into(*row.owner, sample, row_logits, events));
+        if (first) MC_RETURN_IF_ERROR(sample_into(*row.owner, sample, row_logits, events));
     }
     row_logits += vocabulary();
   }
@@ -312,7 +372,13 @@ const char* finish_name(Finish finish) {
   return finish == Finish::kStop ? "stop" : finish == Finish::kLength ? "length" : "none";
 }
 
-Result<std::unique_ptr<Engine>> Engine::open(const std::string& model, const EngineOptions& options) {
+std::int64_t EngineLimits::room(std::int64_t prompt, int samples) const {
+  const std::int64_t shared = prompt / kPage, each = (cache_tokens / kPage - shared) / std::max(1, samples);
+  const std::int64_t cached = (shared + each) * kPage - prompt;
+  return positions > 0 ? std::min(cached, positions - prompt) : cached;
+}
+
+Result<Weights> Engine::read_weights(const std::string& model, const EngineOptions& options) {
   WeightType type = WeightType::kKeep;
   if (options.type == "f32")
     type = WeightType::kF32;
@@ -320,9 +386,13 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& model, const Eng
     type = WeightType::kBF16;
   else if (options.type != "keep")
     return fail(Code::kInvalidArgument, "type '{}' is not known; give keep, f32 or bf16", options.type);
+  return Weights::open(model, {.type = type, .packed = true});
+}
+
+Result<std::unique_ptr<Engine>> Engine::open(const std::string& model, const EngineOptions& options) {
   if (options.cache_tokens < 1 || options.max_running < 1 || options.step_tokens < 1)
     return fail(Code::kInvalidArgument, "cache_tokens, max_running and step_tokens must be 1 or more");
-  MC_ASSIGN_OR_RETURN(const Weights weights, Weights::open(model, {.type = type}));
+  MC_ASSIGN_OR_RETURN(const Weights weights, read_weights(model, options));
   std::optional<Lora> lora;
   if (!options.adapter.empty()) {
     MC_ASSIGN_OR_RETURN(lora, Lora::open(weights, options.adapter));

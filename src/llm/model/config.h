@@ -25,6 +25,7 @@ struct RotaryConfig {
   double factor = 1;
   double low_freq_factor = 1, high_freq_factor = 4;  // kLlama3
   double original_positions = 8192;                  // kLlama3
+  bool operator==(const RotaryConfig&) const = default;
 };
 
 struct ModelConfig {
@@ -36,6 +37,7 @@ struct ModelConfig {
   bool tied = false;              // the embedding is the output matrix too
   bool qk_norm = false;           // Qwen3: RMSNorm of every head of q and k
   std::vector<std::int64_t> eos;  // config.json's, often fewer than generation_config.json's
+  bool operator==(const ModelConfig&) const = default;
 };
 
 // kInvalidArgument: a value that is missing, of a wrong type or senseless.

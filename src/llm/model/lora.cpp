@@ -12,6 +12,7 @@
 #include "llm/checkpoint/mapped_file.h"
 #include "llm/checkpoint/safetensors.h"
 #include "llm/checkpoint/strict_json.h"
+#include "llm/kernels/row_ops.h"
 
 namespace musacoder::llm {
 namespace {
@@ -84,10 +85,12 @@ Result<Lora> Lora::create(const Weights& weights, const LoraConfig& config) {
   out.config_ = config;
   const at::Generator generator = at::detail::createCPUGenerator(config.seed);
   for (const std::string& linear : linears) {
-    const auto sizes = weights.get(linear + ".weight").sizes();
-    const double bound = 1 / std::sqrt(static_cast<double>(sizes[1]));
-    const at::Tensor a = at::empty({config.rank, sizes[1]}).uniform_(-bound, bound, generator);
-    out.pairs_[linear] = {a.requires_grad_(true), at::zeros({sizes[0], config.rank}).requires_grad_(true)};
+    const at::Tensor& weight = weights.get(linear + ".weight");
+    const std::int64_t in = in_features(weight);
+    const double bound = 1 / std::sqrt(static_cast<double>(in));
+    const at::Tensor a = at::empty({config.rank, in}).uniform_(-bound, bound, generator);
+    out.pairs_[linear] = {a.requires_grad_(true),
+                          at::zeros({weight.size(0), config.rank}).requires_grad_(true)};
   }
   return out;
 }

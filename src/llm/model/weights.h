@@ -21,14 +21,18 @@
 namespace musacoder::llm {
 
 enum class WeightType {
-  kKeep,
+  kKeep,  // of GGUF: bf16, as quantised weights have no type of their own here; but see `packed`
   kF32,
   kBF16
-};  // kKeep of GGUF: bf16, as quantised weights have no type of their own here
+};
 
 struct WeightOptions {
   WeightType type = WeightType::kKeep;
   bool trainable = false;
+  // kKeep of GGUF with quantised weights: matrices stay in their blocks where kernels/row_ops.h multiplies
+  // them (is_packed()), the rest is float32. For generation on the CPU; training and the library's products
+  // know nothing of them.
+  bool packed = false;
 };
 
 class Weights {

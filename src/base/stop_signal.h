@@ -7,7 +7,7 @@
 // One at a time, on the main thread.
 #pragma once
 
-namespace musacoder::cli {
+namespace musacoder::base {
 
 class StopSignal {
  public:
@@ -23,4 +23,4 @@ class StopSignal {
   int read_fd_ = -1;
 };
 
-}  // namespace musacoder::cli
+}  // namespace musacoder::base

@@ -1,12 +1,12 @@
-#include "service/session_impl.h"
+#include "net/session_impl.h"
 
-namespace musacoder::service {
+namespace musacoder::net {
 
 void serve_plain(std::shared_ptr<ServerState> state, Tcp::socket socket, std::string peer) {
   const auto executor = socket.get_executor();
   auto session =
       std::make_shared<HttpSession<Tcp::socket>>(std::move(state), std::move(socket), std::move(peer));
-  net::co_spawn(executor, [session]() -> net::awaitable<void> { co_await session->run(); }, net::detached);
+  asio::co_spawn(executor, [session]() -> asio::awaitable<void> { co_await session->run(); }, asio::detached);
 }
 
-}  // namespace musacoder::service
+}  // namespace musacoder::net

@@ -1,4 +1,4 @@
-#include "cli/stop_signal.h"
+#include "base/stop_signal.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <csignal>
 
-namespace musacoder::cli {
+namespace musacoder::base {
 namespace {
 
 std::atomic<int> g_write_fd{-1};
@@ -53,4 +53,4 @@ bool StopSignal::wait(double seconds) {
   }
 }
 
-}  // namespace musacoder::cli
+}  // namespace musacoder::base

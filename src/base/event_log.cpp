@@ -1,4 +1,4 @@
-#include "service/log.h"
+#include "base/event_log.h"
 
 #include <unistd.h>
 
@@ -6,12 +6,12 @@
 
 #include "base/clock.h"
 
-namespace musacoder::service {
+namespace musacoder::base {
 
-void log_event(base::LogLevel level, const char* event, LogFields fields) {
-  if (level > base::log_level()) return;
+void log_event(LogLevel level, const char* event, LogFields fields) {
+  if (level > log_level()) return;
   static constexpr const char* kLevels[] = {"error", "warning", "info", "debug"};
-  nlohmann::ordered_json line = {{"at", base::iso_time(base::real_clock().unix_time())},
+  nlohmann::ordered_json line = {{"at", iso_time(real_clock().unix_time())},
                                  {"level", kLevels[static_cast<int>(level)]},
                                  {"event", event}};
   for (const auto& [key, value] : fields)
@@ -27,4 +27,4 @@ void log_event(base::LogLevel level, const char* event, LogFields fields) {
   [[maybe_unused]] const ssize_t n = ::write(2, text.data(), text.size());
 }
 
-}  // namespace musacoder::service
+}  // namespace musacoder::base
