@@ -24,12 +24,17 @@ at::Tensor Decoder::layer(std::int64_t index, const at::Tensor& x, const Context
   return middle.sum + w.mlp.run(middle.normed, context);
 }
 
-at::Tensor Decoder::hidden(const Packed& batch, Attention& attention, Rows rows,
-                           Activations activations) const {
+at::Tensor Decoder::hidden(const Packed& batch, Attention& attention, Rows rows, Activations activations,
+                           LayerObserver* observer) const {
   at::Tensor x = at::embedding(embedding_, batch.ids);
   const Context context{rotary(batch.positions, frequencies_, x.scalar_type(), rows), attention, rows};
   for (std::int64_t i = 0; i < config_.layers; ++i) {
-    const auto run = [this, i, context](const at::Tensor& in) { return layer(i, in, context); };
+    const auto run = [this, i, context, observer](const at::Tensor& in) {
+      if (observer) observer->enter(i);
+      at::Tensor out = layer(i, in, context);
+      if (observer) observer->leave(i);
+      return out;
+    };
     x = activations == Activations::kRecompute ? recomputed(x, run) : run(x);
   }
   return rms_norm(x, last_norm_, rows);
