@@ -2,7 +2,9 @@
 #include <CLI/CLI.hpp>
 
 #include "train/generate.h"
+#include "train/config/sft_config.h"
 #include "train/parity.h"
+#include "train/sft/sft.h"
 
 namespace {
 
@@ -13,6 +15,19 @@ int finish(const char* command, const musacoder::Status& status) {
                  status.error().code == musacoder::Code::kResourceExhausted
              ? 3
              : 2;
+}
+
+int run_sft_command(const musacoder::train::SftOptions& options, bool keys) {
+  if (keys) {
+    musacoder::train::SftConfig defaults;
+    fmt::print("{}", musacoder::train::config_markdown(musacoder::train::sft_keys(defaults)));
+    return 0;
+  }
+  if (options.config.empty())
+    return finish("sft", musacoder::fail(musacoder::Code::kInvalidArgument, "name a TOML file"));
+  const auto outcome = musacoder::train::run_sft(options);
+  if (!outcome) return finish("sft", musacoder::Status(tl::unexpect, outcome.error()));
+  return outcome->stopped ? 4 : 0;
 }
 
 void add_generate_options(CLI::App* app, musacoder::train::GenerateOptions& options) {
@@ -76,7 +91,8 @@ int main(int argc, char** argv) {
       "Language models for MusaCoder: generation and training on libtorch.\n"
       "Example: musacoder-train generate --model DIR --prompt 'The capital of France is'",
       "musacoder-train");
-  app.footer("Exit codes: 0 done, 2 wrong usage or input, 3 resources or a fault of the program.");
+  app.footer(
+      "Exit codes: 0 done, 2 wrong usage or input, 3 resources or a fault of the program, 4 stopped by a signal.");
   app.require_subcommand(1);
 
   std::string model, input, out;
@@ -93,8 +109,22 @@ int main(int argc, char** argv) {
   CLI::App* generate = app.add_subcommand("generate", "answer prompts");
   add_generate_options(generate, generating);
 
+  musacoder::train::SftOptions tuning;
+  bool keys = false;
+  CLI::App* sft = app.add_subcommand("sft", "fine-tune a model on conversations and texts (docs/training.md)");
+  sft->add_option("config", tuning.config, "TOML file; every key is in docs/training.md");
+  sft->add_option("--set", tuning.assignments, "key=value over the file's; may be given several times")
+      ->take_all()
+      ->allow_extra_args(false);
+  sft->add_flag("--dry-run", tuning.dry_run, "read model and data, say what would be trained, and end");
+  sft->add_flag("--keys", keys, "print the table of all keys");
+  sft->footer(
+      "Ends with 4 when a signal stopped it behind a step and its checkpoint; the same command goes on.\n"
+      "Example: musacoder-train sft configs/sft-smollm2.toml --set run.dir=runs/first --set optimizer.lr=3e-5");
+
   CLI11_PARSE(app, argc, argv);
   if (parity->parsed()) return finish("parity", musacoder::train::run_parity(model, input, out));
   if (generate->parsed()) return finish("generate", musacoder::train::run_generate(generating));
+  if (sft->parsed()) return run_sft_command(tuning, keys);
   return 2;
 }

@@ -114,6 +114,8 @@ Status check(const SftConfig& c) {
     shares += share;
   }
   if (shares > 1 + 1e-9) return refuse("mixture.shares add up to more than 1");
+  if (c.lora_rank && c.shard == "parameters")
+    return refuse("lora.rank and parallel.shard = \"parameters\" are not built together: adapters are small");
   if (c.eval_every && c.data_eval.empty()) return refuse("eval.every needs data.eval: a list of JSONL files");
   return ok();
 }
