@@ -1,8 +1,8 @@
 // The `musacoder-train` program: reads the command line, calls one function, returns its exit code.
 #include <CLI/CLI.hpp>
 
-#include "train/generate.h"
 #include "train/config/sft_config.h"
+#include "train/generate.h"
 #include "train/parity.h"
 #include "train/sft/sft.h"
 
@@ -92,7 +92,8 @@ int main(int argc, char** argv) {
       "Example: musacoder-train generate --model DIR --prompt 'The capital of France is'",
       "musacoder-train");
   app.footer(
-      "Exit codes: 0 done, 2 wrong usage or input, 3 resources or a fault of the program, 4 stopped by a signal.");
+      "Exit codes: 0 done, 2 wrong usage or input, 3 resources or a fault of the program, 4 stopped by a "
+      "signal.");
   app.require_subcommand(1);
 
   std::string model, input, out;
@@ -111,7 +112,8 @@ int main(int argc, char** argv) {
 
   musacoder::train::SftOptions tuning;
   bool keys = false;
-  CLI::App* sft = app.add_subcommand("sft", "fine-tune a model on conversations and texts (docs/training.md)");
+  CLI::App* sft =
+      app.add_subcommand("sft", "fine-tune a model on conversations and texts (docs/training.md)");
   sft->add_option("config", tuning.config, "TOML file; every key is in docs/training.md");
   sft->add_option("--set", tuning.assignments, "key=value over the file's; may be given several times")
       ->take_all()
@@ -120,7 +122,8 @@ int main(int argc, char** argv) {
   sft->add_flag("--keys", keys, "print the table of all keys");
   sft->footer(
       "Ends with 4 when a signal stopped it behind a step and its checkpoint; the same command goes on.\n"
-      "Example: musacoder-train sft configs/sft-smollm2.toml --set run.dir=runs/first --set optimizer.lr=3e-5");
+      "Example: musacoder-train sft configs/sft-smollm2.toml --set run.dir=runs/first --set "
+      "optimizer.lr=3e-5");
 
   CLI11_PARSE(app, argc, argv);
   if (parity->parsed()) return finish("parity", musacoder::train::run_parity(model, input, out));

@@ -1,4 +1,5 @@
-// Whole runs of a tiny model: what passes and precision change, what stays the same, and what ends in an error.
+// Whole runs of a tiny model: what passes and precision change, what stays the same, and what ends in an
+// error.
 #include "train/sft/sft.h"
 
 #include <csignal>
@@ -24,11 +25,13 @@ class SftTest : public ChatModel {
     write("eval.jsonl", rows.substr(0, rows.find('\n') + 1));
   }
   Result<SftOutcome> run(const std::string& name, std::vector<std::string> more = {}) {
-    const std::string config = write(
-        "run.toml", fmt::format("[model]\npath = \"{0}/model\"\n[run]\nthreads = 1\n[data]\ntrain = [\"{0}/train.jsonl\"]\n"
-                                "length = 64\n[train]\nbatch_rows = 3\nsteps = 8\n[optimizer]\nlr = 0.01\n"
-                                "[schedule]\nkind = \"linear\"\nwarmup = 2\n[log]\ntensorboard = false\n",
-                                folder_));
+    const std::string config =
+        write("run.toml",
+              fmt::format(
+                  "[model]\npath = \"{0}/model\"\n[run]\nthreads = 1\n[data]\ntrain = [\"{0}/train.jsonl\"]\n"
+                  "length = 64\n[train]\nbatch_rows = 3\nsteps = 8\n[optimizer]\nlr = 0.01\n"
+                  "[schedule]\nkind = \"linear\"\nwarmup = 2\n[log]\ntensorboard = false\n",
+                  folder_));
     more.push_back("run.dir=" + folder_ + "/" + name);
     return run_sft({.config = config, .assignments = more});
   }
@@ -49,8 +52,11 @@ class SftTest : public ChatModel {
     const auto one = weights(a), two = weights(b);
     double out = 0;
     for (const auto& [name, tensor] : one) {
-      if (name.ends_with("k_proj.bias")) continue;  // its gradient is rounding noise, and AdamW takes its sign
-      out = std::max(out, ((tensor.to(at::kFloat) - two.at(name).to(at::kFloat)).norm() / tensor.to(at::kFloat).norm()).item<double>());
+      if (name.ends_with("k_proj.bias"))
+        continue;  // its gradient is rounding noise, and AdamW takes its sign
+      out = std::max(
+          out, ((tensor.to(at::kFloat) - two.at(name).to(at::kFloat)).norm() / tensor.to(at::kFloat).norm())
+                   .item<double>());
     }
     return out;
   }
@@ -63,8 +69,8 @@ class SftTest : public ChatModel {
 };
 
 TEST_F(SftTest, LearnsAndWritesDownWhatItDid) {
-  const auto outcome = run("a", {"train.steps=30", "data.eval=[\"" + folder_ + "/eval.jsonl\"]", "eval.every=10",
-                                 "checkpoint.every=10", "checkpoint.keep=2"});
+  const auto outcome = run("a", {"train.steps=30", "data.eval=[\"" + folder_ + "/eval.jsonl\"]",
+                                 "eval.every=10", "checkpoint.every=10", "checkpoint.keep=2"});
   ASSERT_TRUE(outcome) << outcome.error().message;
   EXPECT_EQ(outcome->step, 30);
   const auto lines = metrics("a");
@@ -88,7 +94,8 @@ TEST_F(SftTest, PassesOfAStepAddUpToOneLargePass) {
   const auto whole = metrics("whole"), parts = metrics("parts");
   for (std::size_t i = 0; i < whole.size(); ++i) {
     EXPECT_NEAR(whole[i]["train/loss"].get<double>(), parts[i]["train/loss"].get<double>(), 1e-5);
-    EXPECT_NEAR(whole[i]["train/grad_norm"].get<double>() / parts[i]["train/grad_norm"].get<double>(), 1, 1e-4);
+    EXPECT_NEAR(whole[i]["train/grad_norm"].get<double>() / parts[i]["train/grad_norm"].get<double>(), 1,
+                1e-4);
   }
 }
 
@@ -119,13 +126,14 @@ TEST_F(SftTest, Bfloat16ModelsKeepFloat32WeightsBesideThem) {
   std::filesystem::remove_all(folder_ + "/model");
   write_model(folder_ + "/model", llm::DType::kBF16);
   // A step far below what bf16 can add to a weight: it must add up all the same.
-  ASSERT_TRUE(run("small", {"model.type=bf16", "optimizer.lr=2e-5", "train.steps=60", "schedule.kind=constant"}));
+  ASSERT_TRUE(
+      run("small", {"model.type=bf16", "optimizer.lr=2e-5", "train.steps=60", "schedule.kind=constant"}));
   const auto opened = llm::Checkpoint::open(newest("small") + "/optimizer");
   ASSERT_TRUE(opened);
   ASSERT_NE(opened->find("weight.model.norm.weight"), nullptr);
   const auto before = llm::Weights::open(folder_ + "/model", {});
-  const at::Tensor moved = weights("small")["model.norm.weight"].to(at::kFloat) -
-                           before->get("model.norm.weight").to(at::kFloat);
+  const at::Tensor moved =
+      weights("small")["model.norm.weight"].to(at::kFloat) - before->get("model.norm.weight").to(at::kFloat);
   const auto* exact = opened->find("weight.model.norm.weight");
   const at::Tensor wide = at::from_blob(const_cast<char*>(exact->bytes.data()), exact->shape, at::kFloat);
   const at::Tensor drift = (wide - before->get("model.norm.weight").to(at::kFloat)).abs();
@@ -135,7 +143,8 @@ TEST_F(SftTest, Bfloat16ModelsKeepFloat32WeightsBesideThem) {
 }
 
 TEST_F(SftTest, AdaptersAreTrainedAloneAndTakenUp) {
-  const std::vector<std::string> lora = {"lora.rank=2", "lora.targets=[\"q_proj\", \"down_proj\"]", "checkpoint.every=5"};
+  const std::vector<std::string> lora = {"lora.rank=2", "lora.targets=[\"q_proj\", \"down_proj\"]",
+                                         "checkpoint.every=5"};
   ASSERT_TRUE(run("through", lora));
   ASSERT_TRUE(run("halves", lora));
   std::filesystem::remove_all(newest("halves"));
@@ -144,13 +153,17 @@ TEST_F(SftTest, AdaptersAreTrainedAloneAndTakenUp) {
     return base::read_file(newest(name) + "/adapter/adapter_model.safetensors").value();
   };
   EXPECT_EQ(read("through"), read("halves"));
-  EXPECT_LT(metrics("through")[7]["train/loss"].get<double>(), metrics("through")[0]["train/loss"].get<double>());
+  EXPECT_LT(metrics("through")[7]["train/loss"].get<double>(),
+            metrics("through")[0]["train/loss"].get<double>());
   EXPECT_FALSE(base::exists(newest("through") + "/model"));
 }
 
 TEST_F(SftTest, ASignalEndsItBehindAStepWithACheckpoint) {
   // Sent while the first step is being computed, from the command that runs after a checkpoint.
-  const auto outcome = run("a", {"checkpoint.every=2", fmt::format("eval.command=kill -TERM {}; echo {{\\\"score\\\": 7}}", ::getpid())});
+  const auto outcome = run(
+      "a", {"checkpoint.every=2",
+            fmt::format("eval.command=[ $MUSACODER_STEP != 2 ] || kill -TERM {}; echo {{\\\"score\\\": 7}}",
+                        ::getpid())});
   ASSERT_TRUE(outcome) << outcome.error().message;
   EXPECT_TRUE(outcome->stopped);
   EXPECT_EQ(outcome->step, 3);
@@ -183,7 +196,8 @@ TEST_F(SftTest, WhatCannotGoOnIsRefused) {
   write("train.jsonl", "{\"text\": \"other\"}");
   EXPECT_NE(error({}).find("was trained on other data"), std::string::npos);
   std::filesystem::remove_all(folder_ + "/error");
-  EXPECT_NE(error({"data.length=2", "data.too_long=drop", "mixture.weights.x=1"}).find("no family 'x'"), std::string::npos);
+  EXPECT_NE(error({"data.length=2", "data.too_long=drop", "mixture.weights.x=1"}).find("no family 'x'"),
+            std::string::npos);
   EXPECT_NE(error({"model.path=" + folder_ + "/none"}).find("none"), std::string::npos);
   EXPECT_NE(error({"run.device=tpu"}).find("tpu"), std::string::npos);
 }

@@ -70,11 +70,14 @@ Result<RunState> RunFolder::read(const std::string& checkpoint) {
     if (json.at("format").get<int>() != 1)
       return fail(Code::kUnsupported, "{}: format {} is not known; this program writes 1", path,
                   json["format"].dump());
-    const std::pair<const char*, std::int64_t*> numbers[] = {
-        {"step", &out.step},       {"epoch", &out.epoch},
-        {"row", &out.row},         {"optimizer_steps", &out.optimizer_steps},
-        {"skipped", &out.skipped}, {"tokens", &out.tokens},
-        {"loss_tokens", &out.loss_tokens}, {"examples", &out.examples}};
+    const std::pair<const char*, std::int64_t*> numbers[] = {{"step", &out.step},
+                                                             {"epoch", &out.epoch},
+                                                             {"row", &out.row},
+                                                             {"optimizer_steps", &out.optimizer_steps},
+                                                             {"skipped", &out.skipped},
+                                                             {"tokens", &out.tokens},
+                                                             {"loss_tokens", &out.loss_tokens},
+                                                             {"examples", &out.examples}};
     for (const auto& [name, value] : numbers) *value = json.at(name).get<std::int64_t>();
     out.data = json.at("data").get<std::uint64_t>();
     out.config = json.at("config").dump();
@@ -113,7 +116,8 @@ Status RunFolder::keep(std::int64_t count) const {
   steps.resize(steps.size() - static_cast<std::size_t>(count));
   for (const std::int64_t step : steps) {
     // Out of the way first: a half removed folder must not look like a checkpoint.
-    const std::string from = of_step(step), away = checkpoints() + "/removed-" + fs::path(from).filename().string();
+    const std::string from = of_step(step),
+                      away = checkpoints() + "/removed-" + fs::path(from).filename().string();
     MC_RETURN_IF_ERROR(base::remove_tree(away));
     if (::rename(from.c_str(), away.c_str()) != 0)
       return fail(base::code_of_errno(errno), "cannot remove {}: {}", from, std::strerror(errno));

@@ -8,8 +8,9 @@
 //   runs/first/checkpoints/step-00000100/{model,optimizer}/, trainer.json     put in place by one rename
 //   runs/first/checkpoints/latest -> step-00000100                            for people
 //
-// A process that is killed at any moment leaves whole checkpoints and perhaps a folder that the next start removes.
-// Errors: kResourceExhausted (disk full; older checkpoints stay), kInvalidArgument (not a run's folder).
+// A process that is killed at any moment leaves whole checkpoints and perhaps a folder that the next start
+// removes. Errors: kResourceExhausted (disk full; older checkpoints stay), kInvalidArgument (not a run's
+// folder).
 #pragma once
 
 #include <cstdint>

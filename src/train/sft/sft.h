@@ -3,8 +3,9 @@
 //   SftOptions options{.config = "run.toml", .assignments = {"optimizer.lr=3e-5"}};
 //   MC_ASSIGN_OR_RETURN(const SftOutcome outcome, run_sft(options));
 //
-// All processes of a run (train/parallel/join.h) call it. SIGINT and SIGTERM end it behind the step that is being
-// computed, with a checkpoint; the same command goes on from there. A second signal ends the process at once.
+// All processes of a run (train/parallel/join.h) call it. SIGINT and SIGTERM end it behind the step that is
+// being computed, with a checkpoint; the same command goes on from there. A second signal ends the process at
+// once.
 #pragma once
 
 #include <cstdint>

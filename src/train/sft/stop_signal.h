@@ -3,7 +3,8 @@
 //   StopSignal stop;                   // from here on
 //   while (!stop.asked()) step();
 //
-// The second signal acts as it would have without this; the destructor puts back what was before. One at a time.
+// The second signal acts as it would have without this; the destructor puts back what was before. One at a
+// time.
 #pragma once
 
 #include <csignal>

@@ -57,18 +57,21 @@ Result<std::unique_ptr<TrainedModel>> TrainedModel::open(const SftConfig& config
   if (!source) {
     std::error_code error;
     if (source.error().code != Code::kNotFound && !std::filesystem::is_directory(config.model_path, error))
-      return fail(Code::kInvalidArgument, "{}: training starts from a folder; `musacoder model convert` makes one of a GGUF file",
+      return fail(Code::kInvalidArgument,
+                  "{}: training starts from a folder; `musacoder model convert` makes one of a GGUF file",
                   config.model_path);
     return tl::unexpected<Error>(source.error());
   }
   out->source_ = std::move(*source);
   std::vector<TrainedTensor> trained;
   if (adapted) {
-    MC_ASSIGN_OR_RETURN(out->weights_, Weights::open(config.model_path, {.type = brain ? WeightType::kBF16 : WeightType::kF32}));
-    MC_ASSIGN_OR_RETURN(out->lora_, Lora::create(out->weights_, {.rank = config.lora_rank,
-                                                                 .alpha = config.lora_alpha,
-                                                                 .targets = config.lora_targets,
-                                                                 .seed = static_cast<std::uint64_t>(config.seed)}));
+    MC_ASSIGN_OR_RETURN(out->weights_, Weights::open(config.model_path,
+                                                     {.type = brain ? WeightType::kBF16 : WeightType::kF32}));
+    MC_ASSIGN_OR_RETURN(out->lora_,
+                        Lora::create(out->weights_, {.rank = config.lora_rank,
+                                                     .alpha = config.lora_alpha,
+                                                     .targets = config.lora_targets,
+                                                     .seed = static_cast<std::uint64_t>(config.seed)}));
     const std::vector<std::string> names = out->lora_->names();
     const std::vector<at::Tensor> tensors = out->lora_->parameters();
     for (std::size_t i = 0; i < names.size(); ++i)
@@ -123,7 +126,8 @@ bool TrainedModel::rounded(std::size_t index) const {
 
 // Rank 0 asks all others for their parts of a tensor by its number; -1 ends it.
 Result<at::Tensor> TrainedModel::ask(std::size_t index, Shards::Part part) {
-  at::Tensor question = at::tensor({static_cast<std::int64_t>(index), static_cast<std::int64_t>(part)}, at::kLong).to(device_);
+  at::Tensor question =
+      at::tensor({static_cast<std::int64_t>(index), static_cast<std::int64_t>(part)}, at::kLong).to(device_);
   all_.broadcast(question, 0);
   return shards_->whole(index, part);
 }
@@ -163,7 +167,8 @@ Status TrainedModel::write(const std::string& folder) {
   at::Tensor holder;
   for (std::size_t i = 0; i < shards_->size(); ++i) {
     const TensorView& old = *source_->find(shards_->name(i));
-    changed.push_back({old.name, old.dtype, old.shape, [this, i, &holder, type = scalar_type(old.dtype)]() -> Result<std::string_view> {
+    changed.push_back({old.name, old.dtype, old.shape,
+                       [this, i, &holder, type = scalar_type(old.dtype)]() -> Result<std::string_view> {
                          MC_ASSIGN_OR_RETURN(const at::Tensor exact, ask(i, Shards::Part::kWeight));
                          holder = exact.to(type).contiguous();
                          return bytes_of(holder);
@@ -207,10 +212,12 @@ Status TrainedModel::restore(const std::string& folder, std::int64_t optimizer_s
   } else {
     MC_ASSIGN_OR_RETURN(model, Checkpoint::open(folder + "/model"));
   }
-  const auto take = [&](std::size_t i, Shards::Part part, const Checkpoint& from, const std::string& name) -> Status {
+  const auto take = [&](std::size_t i, Shards::Part part, const Checkpoint& from,
+                        const std::string& name) -> Status {
     const TensorView* view = from.find(name);
     if (!view || view->dtype != DType::kF32 || view->shape != shards_->shape(i))
-      return fail(Code::kInvalidArgument, "{}: '{}' is missing or of another shape or type", from.folder(), name);
+      return fail(Code::kInvalidArgument, "{}: '{}' is missing or of another shape or type", from.folder(),
+                  name);
     at::Tensor value = at::empty(view->shape, at::kFloat);
     std::memcpy(value.data_ptr(), view->bytes.data(), view->bytes.size());
     shards_->restore(i, part, value);

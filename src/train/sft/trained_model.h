@@ -5,10 +5,10 @@
 //   model->shards().step(...);
 //   MC_RETURN_IF_ERROR(model->save("run/checkpoints/step-00000100.tmp"));
 //
-// A folder holds `model` (Hugging Face's layout, weights in the types of the model it began from) or `adapter` (peft's
-// layout), and `optimizer` (moments, and float32 weights where the model's own type rounds them), whole tensors all:
-// any number of processes reads what any other number wrote. save() and restore() are called by all processes; rank 0
-// writes. Thread safety: none.
+// A folder holds `model` (Hugging Face's layout, weights in the types of the model it began from) or
+// `adapter` (peft's layout), and `optimizer` (moments, and float32 weights where the model's own type rounds
+// them), whole tensors all: any number of processes reads what any other number wrote. save() and restore()
+// are called by all processes; rank 0 writes. Thread safety: none.
 #pragma once
 
 #include <memory>

@@ -13,9 +13,9 @@ namespace musacoder::train {
 namespace {
 
 // What the order of the data and the meaning of the saved state hang on.
-constexpr const char* kFixedKeys[] = {"model.type",       "run.seed",         "data.length",  "data.packing",
-                                      "data.window",      "mixture.weights",  "mixture.shares", "train.batch_rows",
-                                      "lora.rank",        "lora.alpha",       "lora.targets"};
+constexpr const char* kFixedKeys[] = {"model.type",  "run.seed",        "data.length",    "data.packing",
+                                      "data.window", "mixture.weights", "mixture.shares", "train.batch_rows",
+                                      "lora.rank",   "lora.alpha",      "lora.targets"};
 
 std::string fixed_config(SftConfig config) {
   const nlohmann::json all = config_json(sft_keys(config));
@@ -28,10 +28,11 @@ Status check_fixed(const std::string& now, const std::string& then, const std::s
   const auto mine = nlohmann::json::parse(now), theirs = nlohmann::json::parse(then);
   for (const char* key : kFixedKeys)
     if (mine.value(key, nlohmann::json()) != theirs.value(key, nlohmann::json()))
-      return fail(Code::kInvalidArgument,
-                  "{} was written with {} = {}, and now it is {}: the run could not go on as it began; set it back, "
-                  "or name another run.dir",
-                  where, key, theirs.value(key, nlohmann::json()).dump(), mine.value(key, nlohmann::json()).dump());
+      return fail(
+          Code::kInvalidArgument,
+          "{} was written with {} = {}, and now it is {}: the run could not go on as it began; set it back, "
+          "or name another run.dir",
+          where, key, theirs.value(key, nlohmann::json()).dump(), mine.value(key, nlohmann::json()).dump());
   return ok();
 }
 
@@ -49,7 +50,8 @@ void set_random_state(const std::string& hex) {
   if (hex.size() != static_cast<std::size_t>(state.numel()) * 2) return;  // another libtorch's
   auto* bytes = state.mutable_data_ptr<std::uint8_t>();
   for (std::int64_t i = 0; i < state.numel(); ++i)
-    bytes[i] = static_cast<std::uint8_t>(std::stoi(hex.substr(static_cast<std::size_t>(2 * i), 2), nullptr, 16));
+    bytes[i] =
+        static_cast<std::uint8_t>(std::stoi(hex.substr(static_cast<std::size_t>(2 * i), 2), nullptr, 16));
   generator.set_state(state);
 }
 
@@ -81,7 +83,8 @@ Trainer::Trainer(const SftConfig& config, Dataset data, std::optional<Dataset> e
   if (steps == 0)
     for (std::int64_t epoch = 0; static_cast<double>(epoch) < config.epochs; ++epoch) {
       const auto rows = plan_epoch(data_, mixture_, rows_, static_cast<std::uint64_t>(config.seed),
-                                   static_cast<std::uint64_t>(epoch)).rows.size();
+                                   static_cast<std::uint64_t>(epoch))
+                            .rows.size();
       const double part = std::min(1.0, config.epochs - static_cast<double>(epoch));
       steps += static_cast<std::int64_t>(
           std::ceil(part * static_cast<double>(parts(rows, static_cast<std::size_t>(config.batch_rows)))));
@@ -104,7 +107,8 @@ void Trainer::load_epoch() {
 std::string Trainer::describe() const {
   const RowCounts counts = count_rows(data_, plan_, 0, plan_.rows.size());
   std::string out = fmt::format(
-      "{:.1f} M parameters{}, {:.2f} M of them trained, on {} process{}\n{} rows of data, {} examples in {} rows of up to "
+      "{:.1f} M parameters{}, {:.2f} M of them trained, on {} process{}\n{} rows of data, {} examples in {} "
+      "rows of up to "
       "{} tokens ({:.0f} % full) an epoch, {} tokens, {} with a loss\n",
       static_cast<double>(model_.parameters()) / 1e6, model_.adapted() ? " with adapters" : "",
       static_cast<double>(model_.trained_parameters()) / 1e6, all_.world(), all_.world() == 1 ? "" : "es",
@@ -113,8 +117,8 @@ std::string Trainer::describe() const {
           static_cast<double>(plan_.rows.size()),
       counts.tokens, counts.loss_tokens);
   if (data_.dropped + data_.cut + data_.split > 0)
-    out += fmt::format("longer than data.length: {} left out, {} cut, {} texts in parts\n", data_.dropped, data_.cut,
-                       data_.split);
+    out += fmt::format("longer than data.length: {} left out, {} cut, {} texts in parts\n", data_.dropped,
+                       data_.cut, data_.split);
   if (data_.families.size() > 1)
     for (std::size_t i = 0; i < data_.families.size(); ++i)
       out += fmt::format("  {}: {} examples an epoch\n", data_.families[i], plan_.family_examples[i]);
@@ -130,7 +134,8 @@ Status Trainer::resume() {
   MC_RETURN_IF_ERROR(check_fixed(state_.config, state.config, newest));
   if (state.data != state_.data)
     return fail(Code::kInvalidArgument,
-                "{} was trained on other data than data.train now gives (files, tokenizer, template or length changed); "
+                "{} was trained on other data than data.train now gives (files, tokenizer, template or "
+                "length changed); "
                 "set it back, or name another run.dir",
                 newest);
   MC_RETURN_IF_ERROR(model_.restore(newest, state.optimizer_steps));
@@ -146,8 +151,8 @@ Status Trainer::resume() {
 Trainer::StepResult Trainer::all_passes(std::size_t from, std::size_t to) {
   StepResult out;
   out.counts = count_rows(data_, plan_, from, to);
-  const auto per_pass = static_cast<std::size_t>(config_.pass_rows), world = static_cast<std::size_t>(all_.world()),
-             rank = static_cast<std::size_t>(all_.rank());
+  const auto per_pass = static_cast<std::size_t>(config_.pass_rows),
+             world = static_cast<std::size_t>(all_.world()), rank = static_cast<std::size_t>(all_.rank());
   const std::size_t rounds = parts(parts(to - from, per_pass), world);
   Shards& shards = model_.shards();
   double loss_sum = 0;
@@ -190,7 +195,8 @@ Result<Trainer::StepResult> Trainer::one_step() {
     ++state_.skipped;
     if (++skipped_in_row_ == 10)
       return fail(Code::kInternal,
-                  "ten steps in a row had a loss or gradient that is not finite, the last one step {} (loss {}, norm {}); "
+                  "ten steps in a row had a loss or gradient that is not finite, the last one step {} (loss "
+                  "{}, norm {}); "
                   "lower optimizer.lr, or look at the data of these rows",
                   state_.step + 1, out.loss, out.norm);
   }
@@ -204,12 +210,14 @@ Result<Trainer::StepResult> Trainer::one_step() {
 
 double Trainer::held_out_loss() {
   const at::NoGradGuard no_grad;
-  const auto per_pass = static_cast<std::size_t>(config_.pass_rows), world = static_cast<std::size_t>(all_.world()),
-             rank = static_cast<std::size_t>(all_.rank()), rows = eval_plan_.rows.size();
+  const auto per_pass = static_cast<std::size_t>(config_.pass_rows),
+             world = static_cast<std::size_t>(all_.world()), rank = static_cast<std::size_t>(all_.rank()),
+             rows = eval_plan_.rows.size();
   const std::size_t rounds = parts(parts(rows, per_pass), world);
   double loss_sum = 0, count = 0;
   for (std::size_t round = 0; round < rounds; ++round) {
-    const std::size_t begin = std::min(rows, (round * world + rank) * per_pass), end = std::min(rows, begin + per_pass);
+    const std::size_t begin = std::min(rows, (round * world + rank) * per_pass),
+                      end = std::min(rows, begin + per_pass);
     const RowBatch batch = make_batch(*eval_, eval_plan_, begin, end);
     loss_sum += model_.loss_sum(batch).item<double>();
     count += static_cast<double>(batch.loss_tokens);
@@ -235,10 +243,12 @@ Status Trainer::checkpoint() {
   } else {
     MC_RETURN_IF_ERROR(model_.save(""));
   }
-  const at::Tensor good = at::full({1}, status ? 1.0 : 0.0, at::TensorOptions(at::kDouble).device(model_.device()));
+  const at::Tensor good =
+      at::full({1}, status ? 1.0 : 0.0, at::TensorOptions(at::kDouble).device(model_.device()));
   all_.broadcast(good, 0);
   if (!status) return status;
-  if (good.item<double>() == 0) return fail(Code::kUnavailable, "the first process could not write the checkpoint");
+  if (good.item<double>() == 0)
+    return fail(Code::kUnavailable, "the first process could not write the checkpoint");
   saved_step_ = state_.step;
   if (first() && !config_.eval_command.empty()) run_command(folder_.of_step(state_.step));
   return ok();
@@ -252,7 +262,8 @@ void Trainer::run_command(const std::string& checkpoint) {
   options.timeout_s = config_.eval_timeout_s;
   const auto result = base::run(options);
   if (!result || !result->exit.ok()) {
-    base::log_warning("eval.command: {}", result ? result->exit.describe() + ": " + result->err : result.error().message);
+    base::log_warning("eval.command: {}",
+                      result ? result->exit.describe() + ": " + result->err : result.error().message);
     return;
   }
   std::string out = result->out;
@@ -268,7 +279,8 @@ void Trainer::run_command(const std::string& checkpoint) {
 
 Status Trainer::after_step(const StepResult& result, double seconds) {
   const bool end = state_.step == schedule_.steps || result.stop;
-  if (eval_ && ((config_.eval_every > 0 && state_.step % config_.eval_every == 0) || state_.step == schedule_.steps))
+  if (eval_ &&
+      ((config_.eval_every > 0 && state_.step % config_.eval_every == 0) || state_.step == schedule_.steps))
     extra_.emplace_back("eval/loss", held_out_loss());
   if (end || (config_.checkpoint_every > 0 && state_.step % config_.checkpoint_every == 0))
     MC_RETURN_IF_ERROR(checkpoint());
@@ -279,31 +291,34 @@ Status Trainer::after_step(const StepResult& result, double seconds) {
   const double rate = static_cast<double>(result.counts.tokens) / std::max(1e-9, seconds),
                lr = config_.lr * schedule_.factor(state_.step - 1);
   if (end || state_.step % config_.log_every == 0 || !extra_.empty()) {
-    Numbers numbers = {{"train/loss", result.loss},
-                       {"train/lr", lr},
-                       {"train/grad_norm", result.norm},
-                       {"train/tokens", static_cast<double>(result.counts.tokens)},
-                       {"train/loss_tokens", static_cast<double>(result.counts.loss_tokens)},
-                       {"train/tokens_per_s", rate},
-                       {"train/all_tokens", static_cast<double>(state_.tokens)},
-                       {"train/epoch", static_cast<double>(state_.epoch) + static_cast<double>(state_.row) /
-                                                                               static_cast<double>(plan_.rows.size())},
-                       {"train/skipped", static_cast<double>(state_.skipped)}};
+    Numbers numbers = {
+        {"train/loss", result.loss},
+        {"train/lr", lr},
+        {"train/grad_norm", result.norm},
+        {"train/tokens", static_cast<double>(result.counts.tokens)},
+        {"train/loss_tokens", static_cast<double>(result.counts.loss_tokens)},
+        {"train/tokens_per_s", rate},
+        {"train/all_tokens", static_cast<double>(state_.tokens)},
+        {"train/epoch", static_cast<double>(state_.epoch) +
+                            static_cast<double>(state_.row) / static_cast<double>(plan_.rows.size())},
+        {"train/skipped", static_cast<double>(state_.skipped)}};
     numbers.insert(numbers.end(), extra_.begin(), extra_.end());
     MC_RETURN_IF_ERROR(metrics_->write(state_.step, numbers));
   }
-  std::string line = fmt::format("step {}/{}  loss {:.4f}  lr {:.2e}  {:.0f} tokens/s", state_.step, schedule_.steps,
-                                 result.loss, lr, rate);
+  std::string line = fmt::format("step {}/{}  loss {:.4f}  lr {:.2e}  {:.0f} tokens/s", state_.step,
+                                 schedule_.steps, result.loss, lr, rate);
   for (const auto& [name, value] : extra_) line += fmt::format("  {} {:.4f}", name, value);
   if (!extra_.empty()) progress_->print(line);
-  progress_->update(line + fmt::format("  {} left", duration(seconds * static_cast<double>(schedule_.steps - state_.step))));
+  progress_->update(line + fmt::format("  {} left", duration(seconds * static_cast<double>(schedule_.steps -
+                                                                                           state_.step))));
   extra_.clear();
   return ok();
 }
 
 Result<SftOutcome> Trainer::run() {
   if (first()) {
-    MC_ASSIGN_OR_RETURN(auto metrics, Metrics::open(config_.run_dir, {.resumed_at = saved_step_, .tensorboard = config_.tensorboard}));
+    MC_ASSIGN_OR_RETURN(auto metrics, Metrics::open(config_.run_dir, {.resumed_at = saved_step_,
+                                                                      .tensorboard = config_.tensorboard}));
     metrics_.emplace(std::move(metrics));
     progress_.emplace(stderr);
   }
@@ -317,8 +332,8 @@ Result<SftOutcome> Trainer::run() {
   }
   out.step = state_.step;
   if (first())
-    progress_->finish(fmt::format("{} step {} of {}: {}", out.stopped ? "stopped behind" : "trained", state_.step,
-                                  schedule_.steps, folder_.of_step(state_.step)));
+    progress_->finish(fmt::format("{} step {} of {}: {}", out.stopped ? "stopped behind" : "trained",
+                                  state_.step, schedule_.steps, folder_.of_step(state_.step)));
   return out;
 }
 

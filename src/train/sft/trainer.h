@@ -1,12 +1,13 @@
-// The loop: rows of a plan through the model, a step of the optimizer for each batch, and what happens between steps.
+// The loop: rows of a plan through the model, a step of the optimizer for each batch, and what happens
+// between steps.
 //
 //   Trainer trainer(config, std::move(data), std::move(eval), *model, *communicator);
 //   MC_RETURN_IF_ERROR(trainer.resume());
 //   MC_ASSIGN_OR_RETURN(const SftOutcome outcome, trainer.run());
 //
-// The loss of a step is the mean over all loss tokens of its rows, whatever the passes and processes that they are
-// spread over: pass k of a step is done by process k mod world, and divides its sum by the step's count.
-// A step whose gradient is not finite is left out and counted; ten in a row are an error.
+// The loss of a step is the mean over all loss tokens of its rows, whatever the passes and processes that
+// they are spread over: pass k of a step is done by process k mod world, and divides its sum by the step's
+// count. A step whose gradient is not finite is left out and counted; ten in a row are an error.
 #pragma once
 
 #include <map>
