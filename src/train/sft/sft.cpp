@@ -3,7 +3,7 @@
 #include <ATen/Parallel.h>
 
 #include "train/config/sft_config.h"
-#include "train/parallel/communicator.h"
+#include "train/parallel/join.h"
 #include "train/sft/trainer.h"
 
 namespace musacoder::train {
@@ -16,8 +16,14 @@ Result<at::Device> training_device(const std::string& name) {
 
 Result<SftOutcome> run(const SftConfig& config, bool dry_run) {
   MC_ASSIGN_OR_RETURN(const at::Device device, training_device(config.device));
-  if (config.threads > 0) at::set_num_threads(static_cast<int>(config.threads));
-  const std::unique_ptr<Communicator> all = alone();
+  MC_ASSIGN_OR_RETURN(const RunPlace place, run_place());
+  // Processes of one machine share its cores.
+  const int threads = config.threads > 0 ? static_cast<int>(config.threads)
+                                         : std::max(1, at::get_num_threads() / place.local_world);
+  at::set_num_threads(threads);
+  // Others wait while rank 0 writes a checkpoint and runs the command behind it.
+  MC_ASSIGN_OR_RETURN(const std::unique_ptr<Communicator> all,
+                      join_run(place, config.backend, device, 1800 + config.eval_timeout_s));
 
   ReaderOptions reading{.length = config.length,
                         .too_long = config.too_long == "drop"    ? TooLong::kDrop
