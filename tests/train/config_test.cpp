@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -103,6 +104,30 @@ TEST_F(ConfigTest, TheDocumentHasTheTable) {
   text << file.rdbuf();
   const std::string table = config_markdown(keys_);
   EXPECT_NE(text.str().find(table), std::string::npos) << "docs/training.md must hold this table:\n" << table;
+}
+
+// Every file of configs/ is read, and the paper's have the paper's values (section 5.1 of arXiv 2606.04847).
+TEST(Configs, AreReadAndHaveThePapersValues) {
+  int seen = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(MC_SOURCE_DIR "/configs")) {
+    if (entry.path().extension() != ".toml") continue;
+    ++seen;
+    SftConfig config;
+    const auto read = read_config(sft_keys(config), entry.path().string());
+    ASSERT_TRUE(read) << read.error().message;
+    const auto good = check(config);
+    EXPECT_TRUE(good) << entry.path() << ": " << good.error().message;
+    if (!entry.path().filename().string().starts_with("sft-") || entry.path().parent_path().filename() != "paper") continue;
+    EXPECT_EQ(config.lr, 1e-5);
+    EXPECT_EQ(config.warmup, 0.03);
+    EXPECT_EQ(config.weight_decay, 0.01);
+    EXPECT_EQ(config.model_type, "bf16");
+    EXPECT_EQ(config.length, 40 * 1024);
+    EXPECT_EQ(config.batch_rows, 256);
+    EXPECT_EQ(config.epochs, 1);
+    EXPECT_EQ(config.shares.at("general"), 0.3);
+  }
+  EXPECT_EQ(seen, 5);
 }
 
 TEST(NearestName, AllowsAThirdOfTheLetters) {
