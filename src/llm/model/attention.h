@@ -1,0 +1,38 @@
+// What looks across rows: attention, over whole sequences in training or over a cache in generation.
+//
+//   PackedAttention attention(batch);
+//   at::Tensor h = decoder.hidden(batch, attention);
+//
+// Every other part of the decoder works on rows by themselves, so this interface alone knows where sequences
+// begin.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "llm/model/packed.h"
+#include "llm/torch.h"
+
+namespace musacoder::llm {
+
+class Attention {
+ public:
+  virtual ~Attention() = default;
+  // q [tokens, heads, dim], k and v [tokens, kv_heads, dim], normalised and rotated; gives [tokens, heads,
+  // dim].
+  virtual at::Tensor attend(std::int64_t layer, const at::Tensor& q, const at::Tensor& k,
+                            const at::Tensor& v) = 0;
+};
+
+// Causal attention inside each sequence of a packed batch. Differentiable.
+class PackedAttention : public Attention {
+ public:
+  explicit PackedAttention(const Packed& batch) : starts_(batch.starts) {}
+  at::Tensor attend(std::int64_t layer, const at::Tensor& q, const at::Tensor& k,
+                    const at::Tensor& v) override;
+
+ private:
+  std::vector<std::int64_t> starts_;
+};
+
+}  // namespace musacoder::llm

@@ -1,0 +1,62 @@
+// What the decoder's blocks are made of: each operation is one function, whatever computes it.
+//
+//   at::Tensor in = rms_norm(x, layer.input_norm, rows);
+//   at::Tensor q = linear(in, block.q, rows);
+//   const auto [sum, normed] = add_rms_norm(x, mixed, layer.post_norm, rows);
+//
+// A faster path of an operation belongs behind its function here, so that blocks name no device. All are
+// differentiable with Rows::kFast. Types are those of `transformers` (modeling_llama.py, modeling_qwen3.py):
+// RMSNorm in float32, rounded before its weight is applied; rotation in x's type.
+#pragma once
+
+#include "llm/torch.h"
+
+namespace musacoder::llm {
+
+enum class Rows {
+  kFast,  // matrix products by the library: quickest, and a row's last bits may depend on how many rows there
+          // are
+  kIndependent,  // by kernels/cpu_kernels.h: a row's result is the same bits in any company. CPU and
+                 // inference only
+};
+
+struct Linear {
+  at::Tensor weight, bias;    // [out, in], [out]; bias undefined: none
+  at::Tensor lora_a, lora_b;  // [rank, in], [out, rank]; undefined: none
+  double lora_scale = 1;
+};
+// x [rows, in] -> [rows, out]
+at::Tensor linear(const at::Tensor& x, const Linear& by, Rows rows);
+
+struct Norm {
+  at::Tensor weight;  // [dim]
+  double eps = 1e-6;
+};
+// Over the last dimension of x [..., dim].
+at::Tensor rms_norm(const at::Tensor& x, const Norm& by, Rows rows);
+
+struct NormedSum {
+  at::Tensor sum, normed;
+};
+// x + y, and the norm of it: a residual and what the next block reads.
+NormedSum add_rms_norm(const at::Tensor& x, const at::Tensor& y, const Norm& by, Rows rows);
+
+// cos, sin [tokens, 1, dims] in the type of what is rotated: of each token's angles, repeated for the second
+// half.
+struct Rotary {
+  at::Tensor cos, sin;
+};
+// `positions` [tokens] int64, `frequencies` [dims / 2] float32.
+Rotary rotary(const at::Tensor& positions, const at::Tensor& frequencies, at::ScalarType type, Rows rows);
+
+struct QueryKey {
+  at::Tensor q, k;
+};
+// The halves (a, b) of each head become (a cos - b sin, b cos + a sin). q [tokens, heads, dim], k [tokens,
+// kv_heads, dim].
+QueryKey rotate(const at::Tensor& q, const at::Tensor& k, const Rotary& by);
+
+// silu(gate) * up
+at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up, Rows rows);
+
+}  // namespace musacoder::llm
