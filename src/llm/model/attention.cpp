@@ -1,9 +1,19 @@
 #include "llm/model/attention.h"
 
+#include <algorithm>
+
+#include "llm/kernels/cuda/fused.h"
+
 namespace musacoder::llm {
+
+PackedAttention::PackedAttention(const Packed& batch) : starts_(batch.starts) {
+  for (std::size_t i = 1; i < starts_.size(); ++i) longest_ = std::max(longest_, starts_[i] - starts_[i - 1]);
+  if (batch.ids.is_cuda()) device_starts_ = at::tensor(starts_, at::kInt).to(batch.ids.device());
+}
 
 at::Tensor PackedAttention::attend(std::int64_t, const at::Tensor& q, const at::Tensor& k,
                                    const at::Tensor& v) {
+  if (device_starts_.defined() && flash_takes(q)) return flash_attention(q, k, v, device_starts_, longest_);
   const std::int64_t group = q.size(1) / k.size(1);
   std::vector<at::Tensor> parts;
   for (std::size_t i = 1; i < starts_.size(); ++i) {

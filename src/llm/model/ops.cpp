@@ -1,5 +1,7 @@
 #include "llm/model/ops.h"
 
+#include "llm/kernels/cuda/fused.h"
+#include "llm/kernels/cuda/load.h"
 #include "llm/kernels/row_ops.h"
 
 namespace musacoder::llm {
@@ -8,6 +10,11 @@ namespace {
 at::Tensor rotated(const at::Tensor& x, const Rotary& by) {
   const auto halves = x.chunk(2, -1);
   return x * by.cos + at::cat({-halves[1], halves[0]}, -1) * by.sin;
+}
+
+bool fused(const at::Tensor& x, const Norm& by, Rows rows) {
+  return rows == Rows::kFast && fused_on(x) && fused_norm_takes(x.size(-1)) &&
+         by.weight.scalar_type() == x.scalar_type();
 }
 
 }  // namespace
@@ -24,6 +31,7 @@ at::Tensor linear(const at::Tensor& x, const Linear& by, Rows rows) {
 }
 
 at::Tensor rms_norm(const at::Tensor& x, const Norm& by, Rows rows) {
+  if (fused(x, by, rows)) return fused_rms_norm(x, {by.weight, by.eps});
   const at::Tensor wide = x.to(at::kFloat);
   const at::Tensor scale =
       rows == Rows::kIndependent ? row_scale(x, by.eps) : at::rsqrt(wide.square().mean(-1, true) + by.eps);
@@ -31,6 +39,10 @@ at::Tensor rms_norm(const at::Tensor& x, const Norm& by, Rows rows) {
 }
 
 NormedSum add_rms_norm(const at::Tensor& x, const at::Tensor& y, const Norm& by, Rows rows) {
+  if (fused(x, by, rows)) {
+    FusedSum out = fused_add_rms_norm(x, y, {by.weight, by.eps});
+    return {std::move(out.sum), std::move(out.normed)};
+  }
   at::Tensor sum = x + y;
   at::Tensor normed = rms_norm(sum, by, rows);
   return {std::move(sum), std::move(normed)};

@@ -11,6 +11,16 @@ using torch::autograd::variable_list;
 float* floats(const at::Tensor& x) { return x.mutable_data_ptr<float>(); }
 const void* data(const at::Tensor& x) { return x.defined() ? x.const_data_ptr() : nullptr; }
 
+// The sums over the first dimension of float32 parts [groups, ...], in `like`'s type.
+at::Tensor column_sums(const at::Tensor& parts, const at::Tensor& like) {
+  const at::Tensor out = at::empty(parts.sizes().slice(1), like.options());
+  check_cuda(cuda_kernels().mc_column_sums(kernel_type(like), parts.const_data_ptr<float>(),
+                                           out.mutable_data_ptr(), parts.size(0), out.numel(),
+                                           cuda_stream(parts)),
+             "column_sums");
+  return out;
+}
+
 at::Tensor norm_gradient(const at::Tensor& to_out, const at::Tensor& to_sum, const at::Tensor& x,
                          const at::Tensor& weight, const at::Tensor& scale, bool zero_centred,
                          at::Tensor& to_weight) {
@@ -24,7 +34,7 @@ at::Tensor norm_gradient(const at::Tensor& to_out, const at::Tensor& to_sum, con
                                                  to_x.mutable_data_ptr(), floats(parts), rows, dim,
                                                  zero_centred, cuda_stream(x)),
              "rms_norm_backward");
-  to_weight = parts.sum(0).to(weight.scalar_type());
+  to_weight = column_sums(parts, weight);
   return to_x;
 }
 
@@ -126,7 +136,7 @@ class SplitRotate : public torch::autograd::Function<SplitRotate> {
         "split_rotate_backward");
     at::Tensor to_qw, to_kw;
     if (parts.defined()) {
-      const at::Tensor both = parts.sum(0).to(qw.scalar_type());
+      const at::Tensor both = column_sums(parts, qw);
       to_qw = both[0];
       to_kw = both[1];
     }

@@ -49,6 +49,10 @@ int mc_rms_norm_backward(int type, const void* to_out, const void* to_sum, const
                          const float* scale, void* to_x, float* to_weight, std::int64_t rows,
                          std::int64_t dim, int zero_centred, void* stream);
 
+// out [columns] of T: the sums over the rows of `parts` [rows, columns] float32.
+int mc_column_sums(int type, const float* parts, void* out, std::int64_t rows, std::int64_t columns,
+                   void* stream);
+
 // qkv [rows, (heads + 2 kv_heads) dim] -> q [rows, heads, dim], k and v [rows, kv_heads, dim]; q and k normed
 // by head (weights [dim], null: not) and rotated by cos, sin [rows, dim] of T. dim: 64, 128 or 256.
 int mc_split_rotate_forward(int type, const void* qkv, const void* q_weight, const void* k_weight,

@@ -1,5 +1,6 @@
 #include "llm/kernels/cuda/load.h"
 
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
 #include <link.h>
@@ -114,6 +115,14 @@ void check_cuda(int error, const char* what) {
 void synchronize(const at::Device& device) {
   if (!device.is_cuda()) return;
   c10::impl::VirtualGuardImpl(at::kCUDA).synchronizeDevice(device.index());
+}
+
+std::int64_t peak_memory(const at::Device& device, bool reset) {
+  if (!device.is_cuda()) return 0;
+  at::DeviceAllocator* allocator = at::getDeviceAllocator(at::kCUDA);
+  const std::int64_t out = allocator->getDeviceStats(device.index()).allocated_bytes[0].peak;
+  if (reset) allocator->resetPeakStats(device.index());
+  return out;
 }
 
 }  // namespace musacoder::llm

@@ -17,7 +17,7 @@
 namespace musacoder::llm {
 
 #define MC_CUDA_KERNELS(X)                                                                            \
-  X(mc_cuda_error_text)                                                                               \
+  X(mc_cuda_error_text) X(mc_column_sums)                                                             \
   X(mc_rms_norm_forward) X(mc_rms_norm_groups) X(mc_rms_norm_backward) X(mc_split_rotate_forward)     \
       X(mc_split_rotate_groups) X(mc_split_rotate_backward) X(mc_swiglu_forward) X(mc_swiglu_backward) \
           X(mc_logprob_forward) X(mc_logprob_backward) X(mc_gradient_norm) X(mc_adamw)
@@ -45,5 +45,7 @@ void* cuda_stream(const at::Tensor& x);
 void check_cuda(int error, const char* what);
 
 void synchronize(const at::Device& device);
+// Bytes that tensors took at most since the start or the last call with `reset`; 0 on the CPU.
+std::int64_t peak_memory(const at::Device& device, bool reset = false);
 
 }  // namespace musacoder::llm
