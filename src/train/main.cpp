@@ -82,6 +82,7 @@ void add_bench_options(CLI::App* app, musacoder::train::BenchOptions& options) {
   app->add_option("--warm-up", options.warm_up, "steps before")->capture_default_str()->check(CLI::NonNegativeNumber);
   app->add_option("--lr", options.learning_rate, "learning rate")->capture_default_str();
   app->add_flag("--recompute", options.recompute, "activation checkpointing");
+  app->add_option("--trace", options.trace, "write a trace of one more step here, for chrome://tracing");
   app->footer("Example: musacoder-train bench --model DIR --device cuda --batch 32 --length 1024");
 }
 
