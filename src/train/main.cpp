@@ -55,6 +55,7 @@ void add_generate_options(CLI::App* app, musacoder::train::GenerateOptions& opti
                   "weights and cache: keep (as in the file; bf16 of GGUF), f32, bf16")
       ->capture_default_str()
       ->check(CLI::IsMember({"keep", "f32", "bf16"}));
+  app->add_option("--device", options.engine.device, "cpu, cuda or cuda:N")->capture_default_str();
   app->add_option("--adapter", options.engine.adapter, "folder of LoRA adapters in peft's layout");
   app->add_option("--cache-tokens", options.engine.cache_tokens,
                   "room for all running answers and their prompts")

@@ -11,8 +11,10 @@
 #include "base/files.h"
 #include "llm/checkpoint/strict_json.h"
 #include "llm/generate/cached_attention.h"
+#include "llm/generate/cuda_step.h"
 #include "llm/generate/kv_cache.h"
 #include "llm/generate/stop_text.h"
+#include "llm/kernels/cuda/load.h"
 #include "llm/kernels/row_ops.h"
 #include "llm/model/decoder.h"
 #include "llm/torch.h"
@@ -69,7 +71,7 @@ class CpuEngine : public Engine {
         tokenizer_(std::move(tokenizer)),
         sampler_(vocabulary()),
         cache_(weights.config(), decoder_.head().scalar_type() == at::kBFloat16 ? at::kBFloat16 : at::kFloat,
-               options.cache_tokens),
+               options.cache_tokens, decoder_.head().device()),
         ends_(end_ids(model, weights.config(), this->tokenizer())) {}
 
   const Tokenizer* tokenizer() const override { return tokenizer_ ? &*tokenizer_ : nullptr; }
@@ -84,6 +86,8 @@ class CpuEngine : public Engine {
   Result<std::uint64_t> add(GenerateRequest request) override;
   void cancel(std::uint64_t request) override;
   Result<std::vector<TokenEvent>> step() override;
+  // To be called once before all else when the weights lie on a GPU.
+  Status use_device(const Weights& weights);
 
  private:
   struct Row {  // one row of a step
@@ -100,7 +104,9 @@ class CpuEngine : public Engine {
   std::vector<Row> plan();
   at::Tensor logits_of(const std::vector<Row>& rows);
   void start_samples(Running& running);
-  Status sample_into(Running& running, Sample& sample, const float* logits, std::vector<TokenEvent>& events);
+  Sampled pick(const Running& running, const Sample& sample, const float* logits);
+  Status sample_into(Running& running, Sample& sample, const Sampled& next, std::vector<TokenEvent>& events);
+  Status run_on_device(const std::vector<Row>& rows, std::vector<TokenEvent>& events);
   void remove_ended();
 
   EngineOptions options_;
@@ -113,6 +119,7 @@ class CpuEngine : public Engine {
   std::deque<Running> running_;  // in the order of add(); a deque, so that pointers of a step's rows stay
   std::uint64_t next_id_ = 1;
   Counts counts_;
+  std::unique_ptr<CudaStep> device_;  // null: on the CPU
 };
 
 // The prompt's full pages are shared, every sample has the rest to itself.
@@ -236,12 +243,66 @@ void CpuEngine::start_samples(Running& running) {
   cache_.release(running.prompt);
 }
 
-Status CpuEngine::sample_into(Running& running, Sample& sample, const float* logits,
+Sampled CpuEngine::pick(const Running& running, const Sample& sample, const float* logits) {
+  return sampler_.pick(logits, running.request.sampling, {running.request.prompt, sample.answer},
+                       static_cast<std::uint64_t>(sample.index),
+                       static_cast<std::uint64_t>(sample.answer.size()));
+}
+
+Status CpuEngine::use_device(const Weights& weights) {
+  std::int64_t tokens = options_.cache_tokens;
+  if (const std::int64_t limit = decoder_.config().max_positions; limit > 0) tokens = std::min(tokens, limit);
+  MC_ASSIGN_OR_RETURN(device_, CudaStep::open(weights, cache_,
+                                              {.rows = std::max(options_.step_tokens, options_.max_running),
+                                               .picks = options_.max_running,
+                                               .tokens = tokens}));
+  return ok();
+}
+
+// Tokens are sampled on the device; where penalties change the logits, on the host.
+Status CpuEngine::run_on_device(const std::vector<Row>& rows, std::vector<TokenEvent>& events) {
+  std::vector<CudaStep::Row> given;
+  std::vector<CudaStep::Pick> picks;
+  for (const Row& row : rows) {
+    given.push_back({row.sample ? &row.sample->table : &row.owner->prompt, row.position, row.token});
+    if (!row.wanted) continue;
+    const auto count = row.sample ? 1 : row.owner->request.samples;
+    for (int i = 0; i < count; ++i) {
+      const SamplingParams& sampling = row.owner->request.sampling;
+      const auto index = static_cast<std::uint64_t>(row.sample ? row.sample->index : i),
+                 step = static_cast<std::uint64_t>(row.sample ? row.sample->answer.size() : 0);
+      picks.push_back({static_cast<std::int64_t>(given.size()) - 1, &sampling,
+                       uniform_of(sampling.seed, index, step)});
+    }
+  }
+  const std::vector<Sampled> sampled = device_->run(given, picks);
+  std::size_t next = 0;
+  const auto take = [&](Running& running, Sample& sample) {
+    const SamplingParams& by = running.request.sampling;
+    const bool penalised =
+        by.repetition_penalty != 1 || by.presence_penalty != 0 || by.frequency_penalty != 0;
+    const auto at = next++;
+    return sample_into(running, sample,
+                       penalised ? pick(running, sample, device_->logits(static_cast<std::int64_t>(at)).data())
+                                 : sampled[at],
+                       events);
+  };
+  for (const Row& row : rows) {
+    if (!row.sample) ++counts_.prompt_tokens;
+    if (!row.wanted) continue;
+    if (row.sample) {
+      MC_RETURN_IF_ERROR(take(*row.owner, *row.sample));
+      continue;
+    }
+    start_samples(*row.owner);
+    for (Sample& sample : row.owner->samples) MC_RETURN_IF_ERROR(take(*row.owner, sample));
+  }
+  return ok();
+}
+
+Status CpuEngine::sample_into(Running& running, Sample& sample, const Sampled& next,
                               std::vector<TokenEvent>& events) {
   const SamplingParams& sampling = running.request.sampling;
-  const auto step = static_cast<std::uint64_t>(sample.answer.size());
-  const Sampled next = sampler_.pick(logits, sampling, {running.request.prompt, sample.answer},
-                                     static_cast<std::uint64_t>(sample.index), step);
   if (!std::isfinite(next.logprob))
     return fail(Code::kInternal,
                 "the model's logits are not finite; `musacoder model inspect --check` looks at its weights");
@@ -285,18 +346,24 @@ Result<std::vector<TokenEvent>> CpuEngine::step() try {
   const std::vector<Row> rows = plan();
   std::vector<TokenEvent> events;
   if (rows.empty()) return events;
-  const at::Tensor logits = logits_of(rows);
   ++counts_.steps;
+  if (device_) {
+    MC_RETURN_IF_ERROR(run_on_device(rows, events));
+    remove_ended();
+    return events;
+  }
+  const at::Tensor logits = logits_of(rows);
   const float* row_logits = logits.const_data_ptr<float>();
   for (const Row& row : rows) {
     if (!row.sample) ++counts_.prompt_tokens;
     if (!row.wanted) continue;
     if (row.sample) {
-      MC_RETURN_IF_ERROR(sample_into(*row.owner, *row.sample, row_logits, events));
+      MC_RETURN_IF_ERROR(
+          sample_into(*row.owner, *row.sample, pick(*row.owner, *row.sample, row_logits), events));
     } else {
       start_samples(*row.owner);
       for (Sample& sample : row.owner->samples)
-        MC_RETURN_IF_ERROR(sample_into(*row.owner, sample, row_logits, events));
+        MC_RETURN_IF_ERROR(sample_into(*row.owner, sample, pick(*row.owner, sample, row_logits), events));
     }
     row_logits += vocabulary();
   }
@@ -322,7 +389,10 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& model, const Eng
     return fail(Code::kInvalidArgument, "type '{}' is not known; give keep, f32 or bf16", options.type);
   if (options.cache_tokens < 1 || options.max_running < 1 || options.step_tokens < 1)
     return fail(Code::kInvalidArgument, "cache_tokens, max_running and step_tokens must be 1 or more");
-  MC_ASSIGN_OR_RETURN(const Weights weights, Weights::open(model, {.type = type}));
+  MC_ASSIGN_OR_RETURN(const at::Device device, open_device(options.device));
+  if (device.is_cuda() && !options.adapter.empty())
+    return fail(Code::kUnsupported, "adapters are not built for generation on a GPU");
+  MC_ASSIGN_OR_RETURN(const Weights weights, Weights::open(model, {.type = type, .device = device}));
   std::optional<Lora> lora;
   if (!options.adapter.empty()) {
     MC_ASSIGN_OR_RETURN(lora, Lora::open(weights, options.adapter));
@@ -330,9 +400,11 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& model, const Eng
   auto tokenizer = Tokenizer::open(model);
   if (!tokenizer && tokenizer.error().code != Code::kNotFound) return tl::unexpected(tokenizer.error());
   try {
-    return std::make_unique<CpuEngine>(
+    auto engine = std::make_unique<CpuEngine>(
         model, weights, lora ? &*lora : nullptr,
         tokenizer ? std::optional<Tokenizer>(std::move(*tokenizer)) : std::nullopt, options);
+    if (device.is_cuda()) MC_RETURN_IF_ERROR(engine->use_device(weights));
+    return engine;
   } catch (const std::exception& error) {
     return fail(Code::kResourceExhausted, "{}: no room for the model and {} tokens of cache: {}", model,
                 options.cache_tokens, error.what());
