@@ -61,6 +61,11 @@ void add_generate_options(CLI::App* app, musacoder::train::GenerateOptions& opti
   app->add_option("--max-running", options.engine.max_running, "answers at a time")->capture_default_str();
   app->add_option("--step-tokens", options.engine.step_tokens, "tokens in one pass of the model")
       ->capture_default_str();
+  app->add_flag("!--no-prefix-sharing", options.engine.share_prefixes,
+                "read every prompt whole, even where an earlier one began alike");
+  app->add_option("--prefix-states", options.engine.prefix_states,
+                  "DeltaNet models: states kept for prompts that begin alike")
+      ->capture_default_str();
   app->add_flag("--json", options.json,
                 "a JSON line for each answer: tokens, their log-probabilities, text, why it ended");
   app->add_flag("--speed", options.speed, "say on stderr how fast it went");

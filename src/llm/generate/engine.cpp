@@ -11,7 +11,9 @@
 #include "base/files.h"
 #include "llm/checkpoint/strict_json.h"
 #include "llm/generate/cached_attention.h"
+#include "llm/generate/delta_states.h"
 #include "llm/generate/kv_cache.h"
+#include "llm/generate/prefix_tree.h"
 #include "llm/generate/stop_text.h"
 #include "llm/kernels/row_ops.h"
 #include "llm/model/decoder.h"
@@ -27,6 +29,7 @@ struct Sample {
   }
   int index;
   PageTable table;
+  std::int32_t state = -1;  // slot of its DeltaNet states
   std::vector<TokenId> answer;
   std::optional<StreamDecoder> stream;
   StopText stop;
@@ -35,8 +38,11 @@ struct Sample {
 struct Running {
   std::uint64_t id = 0;
   GenerateRequest request;
-  std::int64_t prefilled = 0;   // tokens of the prompt that are in the cache
-  PageTable prompt;             // until the samples take it over
+  std::int64_t prefilled = 0;  // tokens of the prompt that are in the cache
+  PageTable prompt;            // until the samples take it over
+  std::int32_t state = -1;     // until the samples take it over
+  std::vector<std::int64_t>
+      snapshots;                // lengths of the prompt at which its state is to be kept, the next one last
   std::vector<Sample> samples;  // those that have not ended; empty while the prompt is read
   std::int64_t reserved = 0;    // pages it may still take
   bool reading() const { return prefilled < static_cast<std::int64_t>(request.prompt.size()); }
@@ -70,6 +76,8 @@ class CpuEngine : public Engine {
         sampler_(vocabulary()),
         cache_(weights.config(), decoder_.head().scalar_type() == at::kBFloat16 ? at::kBFloat16 : at::kFloat,
                options.cache_tokens),
+        states_(weights.config(), options.max_running + kept_states()),
+        prefixes_(cache_, states_, has_states(), kept_states()),
         ends_(end_ids(model, weights.config(), this->tokenizer())) {}
 
   const Tokenizer* tokenizer() const override { return tokenizer_ ? &*tokenizer_ : nullptr; }
@@ -77,7 +85,7 @@ class CpuEngine : public Engine {
   bool idle() const override { return waiting_.empty() && running_.empty(); }
   Counts counts() const override {
     Counts out = counts_;
-    out.free_tokens = cache_.free_pages() * kPage;
+    out.free_tokens = room() * kPage;
     return out;
   }
 
@@ -93,13 +101,20 @@ class CpuEngine : public Engine {
     std::int64_t position;
     bool wanted;  // its logits are
   };
+  bool has_states() const { return decoder_.config().count(LayerKind::kDelta) > 0; }
+  int kept_states() const { return has_states() && options_.share_prefixes ? options_.prefix_states : 0; }
+  std::int64_t room() const { return cache_.free_pages() + cache_.idle_pages(); }
   std::int64_t need(const GenerateRequest& request) const;
   std::int64_t reserved() const;
   int slots() const;
   void admit();
+  bool admit(Running& running);
   std::vector<Row> plan();
   at::Tensor logits_of(const std::vector<Row>& rows);
+  void keep_prefix(Running& running);
+  void keep_answer(Running& running, Sample& sample);
   void start_samples(Running& running);
+  void release(Sample& sample);
   Status sample_into(Running& running, Sample& sample, const float* logits, std::vector<TokenEvent>& events);
   void remove_ended();
 
@@ -108,6 +123,8 @@ class CpuEngine : public Engine {
   std::optional<Tokenizer> tokenizer_;
   Sampler sampler_;
   KvCache cache_;
+  DeltaStates states_;
+  PrefixTree prefixes_;
   std::set<TokenId> ends_;
   std::deque<Running> waiting_;
   std::deque<Running> running_;  // in the order of add(); a deque, so that pointers of a step's rows stay
@@ -169,19 +186,44 @@ void CpuEngine::cancel(std::uint64_t request) {
   std::erase_if(running_, [&](Running& one) {
     if (one.id != request) return false;
     cache_.release(one.prompt);
-    for (Sample& sample : one.samples) cache_.release(sample.table);
+    if (one.state >= 0) states_.drop(one.state);
+    for (Sample& sample : one.samples) release(sample);
     return true;
   });
 }
 
+// Takes over what an earlier request has read, if there is room for the rest.
+bool CpuEngine::admit(Running& running) {
+  const std::vector<TokenId>& prompt = running.request.prompt;
+  PrefixTree::Found found;
+  if (options_.share_prefixes) found = prefixes_.find(prompt);
+  const auto shared = static_cast<std::int64_t>(found.pages.size());
+  running.prompt = cache_.begin_with(std::move(found.pages));  // no longer idle: counted before the room is
+  const std::int64_t pages = need(running.request) - shared;
+  if (reserved() + pages > room()) {
+    cache_.release(running.prompt);
+    return false;
+  }
+  running.reserved = pages;
+  running.prefilled = running.prompt.length;
+  counts_.reused_tokens += running.prefilled;
+  running.state = states_.take();
+  if (found.state >= 0) states_.copy(found.state, running.state);
+  if (kept_states() > 0) {
+    const auto last = (static_cast<std::int64_t>(prompt.size()) - 1) / kPage;
+    // Where another prompt has been the same so far and no state was kept, more may come that are; and at the
+    // end, for the same prompt again.
+    for (const std::int64_t page : {last, found.known})
+      if (page > shared && (running.snapshots.empty() || page < last))
+        running.snapshots.push_back(page * kPage);
+  }
+  return true;
+}
+
 void CpuEngine::admit() {
   while (!waiting_.empty()) {
-    const std::int64_t pages = need(waiting_.front().request);
-    if (slots() + waiting_.front().request.samples > options_.max_running ||
-        reserved() + pages > cache_.free_pages())
-      return;
+    if (slots() + waiting_.front().request.samples > options_.max_running || !admit(waiting_.front())) return;
     running_.push_back(std::move(waiting_.front()));
-    running_.back().reserved = pages;
     waiting_.pop_front();
   }
 }
@@ -193,18 +235,17 @@ std::vector<CpuEngine::Row> CpuEngine::plan() {
       rows.push_back({&one, &sample, sample.answer.back(), sample.table.length, true});
   for (Running& one : running_) {
     const auto prompt = static_cast<std::int64_t>(one.request.prompt.size());
-    for (; one.prefilled < prompt &&
+    const std::int64_t until = one.snapshots.empty() ? prompt : one.snapshots.back();
+    for (; one.prefilled < until &&
            static_cast<int>(rows.size()) < std::max(options_.step_tokens, options_.max_running);
          ++one.prefilled)
       rows.push_back({&one, nullptr, one.request.prompt[static_cast<std::size_t>(one.prefilled)],
                       one.prefilled, one.prefilled + 1 == prompt});
   }
-  const std::int64_t free = cache_.free_pages();
-  std::int64_t before = free;
   for (const Row& row : rows) {
+    const std::int64_t before = room();
     cache_.extend(row.sample ? row.sample->table : row.owner->prompt, row.position + 1);
-    row.owner->reserved -= before - cache_.free_pages();
-    before = cache_.free_pages();
+    row.owner->reserved -= before - room();
   }
   return rows;
 }
@@ -217,23 +258,54 @@ at::Tensor CpuEngine::logits_of(const std::vector<Row>& rows) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     ids.push_back(rows[i].token);
     positions.push_back(rows[i].position);
-    cached.push_back({rows[i].sample ? &rows[i].sample->table : &rows[i].owner->prompt, rows[i].position});
+    if (const Sample* sample = rows[i].sample)
+      cached.push_back({&sample->table, rows[i].position, sample->state});
+    else
+      cached.push_back({&rows[i].owner->prompt, rows[i].position, rows[i].owner->state});
     if (rows[i].wanted) wanted.push_back(static_cast<std::int64_t>(i));
   }
   batch.ids = at::tensor(ids, at::kLong);
   batch.positions = at::tensor(positions, at::kLong);
-  CachedAttention attention(cache_, std::move(cached));
+  CachedAttention attention(cache_, states_, std::move(cached));
   const at::Tensor hidden = decoder_.hidden(batch, attention, Rows::kIndependent);
   if (wanted.empty()) return at::empty({0, decoder_.config().vocab});
   return row_linear(hidden.index_select(0, at::tensor(wanted, at::kLong)), decoder_.head(), {}, at::kFloat);
 }
 
+// What has been read of a prompt, up to here, is kept for requests that begin alike.
+void CpuEngine::keep_prefix(Running& running) {
+  if (!options_.share_prefixes) return;
+  const std::span<const TokenId> read(running.request.prompt.data(),
+                                      static_cast<std::size_t>(running.prefilled));
+  prefixes_.insert(read, running.prompt);
+  if (running.snapshots.empty() || running.snapshots.back() != running.prefilled) return;
+  running.snapshots.pop_back();
+  prefixes_.keep_state(read, running.state);
+}
+
+// A conversation's next turn begins with the answer. There is no state of a page's end in the middle of an
+// answer, so with DeltaNet layers its pages would be of no use.
+void CpuEngine::keep_answer(Running& running, Sample& sample) {
+  if (!options_.share_prefixes || has_states()) return;
+  std::vector<TokenId> read = running.request.prompt;
+  read.insert(read.end(), sample.answer.begin(), sample.answer.end());
+  prefixes_.insert(read, sample.table);
+}
+
 void CpuEngine::start_samples(Running& running) {
   for (int i = 0; i < running.request.samples; ++i) {
-    running.samples.emplace_back(i, tokenizer(), running.request.sampling.stop);
-    running.samples.back().table = cache_.fork(running.prompt);
+    Sample& sample = running.samples.emplace_back(i, tokenizer(), running.request.sampling.stop);
+    sample.table = cache_.fork(running.prompt);
+    sample.state = i == 0 ? running.state : states_.take();
+    if (i > 0) states_.copy(running.state, sample.state);
   }
+  running.state = -1;
   cache_.release(running.prompt);
+}
+
+void CpuEngine::release(Sample& sample) {
+  cache_.release(sample.table);
+  states_.drop(sample.state);
 }
 
 Status CpuEngine::sample_into(Running& running, Sample& sample, const float* logits,
@@ -261,7 +333,10 @@ Status CpuEngine::sample_into(Running& running, Sample& sample, const float* log
     event.text += sample.stop.end();
     if (sample.stop.stopped()) event.finish = Finish::kStop;
   }
-  if (event.finish != Finish::kNone) cache_.release(sample.table);
+  if (event.finish != Finish::kNone) {
+    keep_answer(running, sample);
+    release(sample);
+  }
   events.push_back(std::move(event));
   return ok();
 }
@@ -287,6 +362,8 @@ Result<std::vector<TokenEvent>> CpuEngine::step() try {
   if (rows.empty()) return events;
   const at::Tensor logits = logits_of(rows);
   ++counts_.steps;
+  for (Running& one : running_)
+    if (one.state >= 0) keep_prefix(one);
   const float* row_logits = logits.const_data_ptr<float>();
   for (const Row& row : rows) {
     if (!row.sample) ++counts_.prompt_tokens;

@@ -1,13 +1,17 @@
 #include "llm/model/ops.h"
 
+#include "llm/kernels/delta_rows.h"
 #include "llm/kernels/row_ops.h"
 
 namespace musacoder::llm {
 namespace {
 
 at::Tensor rotated(const at::Tensor& x, const Rotary& by) {
-  const auto halves = x.chunk(2, -1);
-  return x * by.cos + at::cat({-halves[1], halves[0]}, -1) * by.sin;
+  const std::int64_t dims = by.cos.size(-1);
+  const at::Tensor part = dims == x.size(-1) ? x : x.narrow(-1, 0, dims);
+  const auto halves = part.chunk(2, -1);
+  const at::Tensor turned = part * by.cos + at::cat({-halves[1], halves[0]}, -1) * by.sin;
+  return dims == x.size(-1) ? turned : at::cat({turned, x.narrow(-1, dims, x.size(-1) - dims)}, -1);
 }
 
 }  // namespace
@@ -27,6 +31,7 @@ at::Tensor rms_norm(const at::Tensor& x, const Norm& by, Rows rows) {
   const at::Tensor wide = x.to(at::kFloat);
   const at::Tensor scale =
       rows == Rows::kIndependent ? row_scale(x, by.eps) : at::rsqrt(wide.square().mean(-1, true) + by.eps);
+  if (by.centred) return (wide * scale * (by.weight.to(at::kFloat) + 1)).to(x.scalar_type());
   return by.weight * (wide * scale).to(x.scalar_type());
 }
 
@@ -54,6 +59,25 @@ QueryKey rotate(const at::Tensor& q, const at::Tensor& k, const Rotary& by) {
 
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up, Rows rows) {
   return (rows == Rows::kIndependent ? row_silu(gate) : at::silu(gate)) * up;
+}
+
+at::Tensor sigmoid(const at::Tensor& x, Rows rows) {
+  return rows == Rows::kIndependent ? row_sigmoid(x) : at::sigmoid(x);
+}
+
+at::Tensor sigmoid_gate(const at::Tensor& x, const at::Tensor& gate, Rows rows) {
+  return x * sigmoid(gate, rows);
+}
+
+at::Tensor gated_rms_norm(const at::Tensor& x, const at::Tensor& gate, const Norm& by, Rows rows) {
+  const at::Tensor wide = gate.to(at::kFloat);
+  return (rms_norm(x, by, rows) * (rows == Rows::kIndependent ? row_silu(wide) : at::silu(wide)))
+      .to(x.scalar_type());
+}
+
+at::Tensor delta_decay(const at::Tensor& a, const at::Tensor& a_log, const at::Tensor& bias, Rows rows) {
+  if (rows == Rows::kIndependent) return row_decay(a, a_log, bias);
+  return -a_log.to(at::kFloat).exp() * at::softplus(a.to(at::kFloat) + bias.to(at::kFloat));
 }
 
 }  // namespace musacoder::llm
