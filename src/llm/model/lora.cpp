@@ -32,7 +32,8 @@ Result<std::vector<std::string>> targeted(const Weights& weights, const std::vec
   std::vector<std::string> out;
   std::set<std::string> kinds;
   for (const std::string& name : weights.names()) {
-    if (weights.get(name).dim() != 2 || name.ends_with("embed_tokens.weight") || name == "lm_head.weight")
+    if (weights.get(name).dim() < 2 || name.ends_with(".conv1d.weight") ||
+        name.ends_with("embed_tokens.weight") || name == "lm_head.weight")
       continue;
     const std::string linear = name.substr(0, name.size() - std::strlen(".weight"));
     kinds.insert(linear.substr(linear.rfind('.') + 1));
