@@ -1,7 +1,9 @@
 // The `musacoder-train` program: reads the command line, calls one function, returns its exit code.
 #include <CLI/CLI.hpp>
 
+#include "train/bench.h"
 #include "train/generate.h"
+#include "train/memory_plan.h"
 #include "train/parity.h"
 
 namespace {
@@ -74,6 +76,40 @@ void add_generate_options(CLI::App* app, musacoder::train::GenerateOptions& opti
       "--temperature 0");
 }
 
+void add_bench_options(CLI::App* app, musacoder::train::BenchOptions& options) {
+  app->add_option("--model", options.model, "folder in Hugging Face's layout, or a GGUF file")->required();
+  app->add_option("--device", options.device, "cpu, cuda or cuda:N")->capture_default_str();
+  app->add_option("--type", options.type, "of weights and activations: bf16, f32")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"bf16", "f32"}));
+  app->add_option("--batch", options.batch, "sequences")->capture_default_str()->check(CLI::PositiveNumber);
+  app->add_option("--length", options.length, "tokens of each")->capture_default_str()->check(CLI::Range(2, 1 << 20));
+  app->add_option("--steps", options.steps, "timed")->capture_default_str()->check(CLI::PositiveNumber);
+  app->add_option("--warm-up", options.warm_up, "steps before")->capture_default_str()->check(CLI::NonNegativeNumber);
+  app->add_option("--lr", options.learning_rate, "learning rate")->capture_default_str();
+  app->add_flag("--recompute", options.recompute, "activation checkpointing");
+  app->footer("Example: musacoder-train bench --model DIR --device cuda --batch 32 --length 1024");
+}
+
+void add_plan_options(CLI::App* app, musacoder::train::PlanOptions& options) {
+  app->add_option("--model", options.model, "folder in Hugging Face's layout, or its config.json alone")
+      ->required();
+  app->add_option("--type", options.type, "what is computed in: bf16, f32")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"bf16", "f32"}));
+  app->add_option("--tokens", options.tokens, "of one training pass")->capture_default_str();
+  app->add_flag("--recompute", options.recompute, "keep the layers' inputs only");
+  app->add_option("--lora-rank", options.lora_rank, "train adapters on all linears; 0: train all weights")
+      ->capture_default_str();
+  app->add_option("--processes", options.processes, "that divide the optimizer's state")
+      ->capture_default_str();
+  app->add_flag("--shard-parameters", options.shard_parameters, "divide weights and gradients too");
+  app->add_option("--samples", options.samples, "running at a time in generation")->capture_default_str();
+  app->add_option("--context", options.context, "tokens of each, prompt and answer")->capture_default_str();
+  app->add_flag("--json", options.json, "one JSON object, in bytes");
+  app->footer("Example: musacoder-train plan --model Qwen3.5-9B/config.json --tokens 40960 --recompute");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -98,8 +134,18 @@ int main(int argc, char** argv) {
   CLI::App* generate = app.add_subcommand("generate", "answer prompts");
   add_generate_options(generate, generating);
 
+  musacoder::train::BenchOptions benched;
+  CLI::App* bench = app.add_subcommand("bench", "how fast a model trains here");
+  add_bench_options(bench, benched);
+
+  musacoder::train::PlanOptions planning;
+  CLI::App* plan = app.add_subcommand("plan", "say what a model takes in memory, from its configuration");
+  add_plan_options(plan, planning);
+
   CLI11_PARSE(app, argc, argv);
+  if (bench->parsed()) return finish("bench", musacoder::train::run_bench(benched));
   if (parity->parsed()) return finish("parity", musacoder::train::run_parity(model, input, out));
   if (generate->parsed()) return finish("generate", musacoder::train::run_generate(generating));
+  if (plan->parsed()) return finish("plan", musacoder::train::run_plan(planning));
   return 2;
 }

@@ -45,6 +45,7 @@ struct Running {
       snapshots;                // lengths of the prompt at which its state is to be kept, the next one last
   std::vector<Sample> samples;  // those that have not ended; empty while the prompt is read
   std::int64_t reserved = 0;    // pages it may still take
+  std::uint64_t epoch = 0;      // of the prefixes, in which it began to be read
   bool reading() const { return prefilled < static_cast<std::int64_t>(request.prompt.size()); }
   int slots() const { return reading() ? request.samples : static_cast<int>(samples.size()); }
 };
@@ -103,6 +104,9 @@ class CpuEngine : public Engine {
   };
   bool has_states() const { return decoder_.config().count(LayerKind::kDelta) > 0; }
   int kept_states() const { return has_states() && options_.share_prefixes ? options_.prefix_states : 0; }
+  bool may_keep(const Running& one) const {
+    return options_.share_prefixes && one.epoch == prefixes_.epoch();
+  }
   std::int64_t room() const { return cache_.free_pages() + cache_.idle_pages(); }
   std::int64_t need(const GenerateRequest& request) const;
   std::int64_t reserved() const;
@@ -205,6 +209,7 @@ bool CpuEngine::admit(Running& running) {
     return false;
   }
   running.reserved = pages;
+  running.epoch = prefixes_.epoch();
   running.prefilled = running.prompt.length;
   counts_.reused_tokens += running.prefilled;
   running.state = states_.take();
@@ -274,7 +279,7 @@ at::Tensor CpuEngine::logits_of(const std::vector<Row>& rows) {
 
 // What has been read of a prompt, up to here, is kept for requests that begin alike.
 void CpuEngine::keep_prefix(Running& running) {
-  if (!options_.share_prefixes) return;
+  if (!may_keep(running)) return;
   const std::span<const TokenId> read(running.request.prompt.data(),
                                       static_cast<std::size_t>(running.prefilled));
   prefixes_.insert(read, running.prompt);
@@ -286,7 +291,7 @@ void CpuEngine::keep_prefix(Running& running) {
 // A conversation's next turn begins with the answer. There is no state of a page's end in the middle of an
 // answer, so with DeltaNet layers its pages would be of no use.
 void CpuEngine::keep_answer(Running& running, Sample& sample) {
-  if (!options_.share_prefixes || has_states()) return;
+  if (!may_keep(running) || has_states()) return;
   std::vector<TokenId> read = running.request.prompt;
   read.insert(read.end(), sample.answer.begin(), sample.answer.end());
   prefixes_.insert(read, sample.table);

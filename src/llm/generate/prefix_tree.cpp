@@ -106,6 +106,7 @@ void PrefixTree::reclaim() {
 }
 
 void PrefixTree::clear() {
+  ++epoch_;
   while (!leaves_.empty()) remove(*leaves_.begin()->second);
 }
 

@@ -48,8 +48,9 @@ class PrefixTree {
   // Keeps a copy of `state`, which is behind `tokens`; they fill pages and have been inserted. An earlier
   // snapshot gives way where there is no slot left.
   void keep_state(std::span<const TokenId> tokens, std::int32_t state);
-  // Forgets all: the weights have changed.
+  // Forgets all: the weights have changed. What was read before the epoch began must not be inserted.
   void clear();
+  std::uint64_t epoch() const { return epoch_; }
   std::int64_t size() const { return static_cast<std::int64_t>(nodes_.size()); }  // pages
   std::int64_t snapshots() const { return static_cast<std::int64_t>(with_state_.size()); }
 
@@ -76,7 +77,7 @@ class PrefixTree {
   Node root_;
   std::map<Node*, std::unique_ptr<Node>> nodes_;
   std::set<std::pair<std::uint64_t, Node*>> leaves_, with_state_;  // by last use
-  std::uint64_t clock_ = 0;
+  std::uint64_t clock_ = 0, epoch_ = 0;
 };
 
 }  // namespace musacoder::llm

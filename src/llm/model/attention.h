@@ -37,16 +37,19 @@ class Attention {
   virtual at::Tensor delta(std::int64_t layer, const DeltaInput& input);
 };
 
-// Inside each sequence of a packed batch. Differentiable.
+// Inside each sequence of a packed batch. Differentiable. On a GPU all sequences' attention goes at once, in
+// bf16 and float16.
 class PackedAttention : public Attention {
  public:
-  explicit PackedAttention(const Packed& batch) : starts_(batch.starts) {}
+  explicit PackedAttention(const Packed& batch);
   at::Tensor attend(std::int64_t layer, const at::Tensor& q, const at::Tensor& k,
                     const at::Tensor& v) override;
   at::Tensor delta(std::int64_t layer, const DeltaInput& input) override;
 
  private:
   std::vector<std::int64_t> starts_;
+  at::Tensor device_starts_;  // int32, on a GPU
+  std::int64_t longest_ = 0;
   std::optional<DeltaChunks> chunks_;
 };
 

@@ -9,7 +9,8 @@ Decoder::Decoder(const Weights& weights, const Lora* lora) : config_(weights.con
   embedding_ = trunk.tensor("embed_tokens.weight");
   last_norm_ = trunk.norm("norm");
   head_ = config_.tied ? embedding_ : weights.get("lm_head.weight");
-  frequencies_ = at::tensor(rotary_frequencies(config_.rotary, config_.rotary_dim), at::kFloat);
+  frequencies_ =
+      at::tensor(rotary_frequencies(config_.rotary, config_.rotary_dim), at::kFloat).to(embedding_.device());
   for (std::int64_t i = 0; i < config_.layers; ++i) {
     const Loader load(weights, lora, fmt::format("{}layers.{}.", config_.prefix, i));
     std::variant<AttentionBlock, DeltaBlock> mixer = AttentionBlock(config_, load);
@@ -19,24 +20,35 @@ Decoder::Decoder(const Weights& weights, const Lora* lora) : config_(weights.con
   }
 }
 
-at::Tensor Decoder::layer(std::int64_t index, const at::Tensor& x, const Context& context) const {
+NormedSum Decoder::enter(const Stream& in, const Norm& norm, Rows rows) const {
+  return in.more.defined() ? add_rms_norm(in.sum, in.more, norm, rows)
+                           : NormedSum{in.sum, rms_norm(in.sum, norm, rows)};
+}
+
+Decoder::Stream Decoder::layer(std::int64_t index, const Stream& in, const Context& context) const {
   const Layer& w = layers_[static_cast<std::size_t>(index)];
-  const at::Tensor in = rms_norm(x, w.input_norm, context.rows);
+  const NormedSum first = enter(in, w.input_norm, context.rows);
   const at::Tensor mixed =
-      std::visit([&](const auto& mixer) { return mixer.run(index, in, context); }, w.mixer);
-  const NormedSum middle = add_rms_norm(x, mixed, w.post_norm, context.rows);
-  return middle.sum + w.mlp.run(middle.normed, context);
+      std::visit([&](const auto& mixer) { return mixer.run(index, first.normed, context); }, w.mixer);
+  const NormedSum middle = add_rms_norm(first.sum, mixed, w.post_norm, context.rows);
+  return {middle.sum, w.mlp.run(middle.normed, context)};
 }
 
 at::Tensor Decoder::hidden(const Packed& batch, Attention& attention, Rows rows,
                            Activations activations) const {
-  at::Tensor x = at::embedding(embedding_, batch.ids);
-  const Context context{rotary(batch.positions, frequencies_, x.scalar_type(), rows), attention, rows};
+  Stream x{at::embedding(embedding_, batch.ids), {}};
+  const Context context{rotary(batch.positions, frequencies_, x.sum.scalar_type(), rows), attention, rows};
   for (std::int64_t i = 0; i < config_.layers; ++i) {
-    const auto run = [this, i, context](const at::Tensor& in) { return layer(i, in, context); };
-    x = activations == Activations::kRecompute ? recomputed(x, run) : run(x);
+    if (activations == Activations::kKeep) {
+      x = layer(i, x, context);
+      continue;
+    }
+    x.sum = recomputed(x.sum, [this, i, context](const at::Tensor& in) {
+      const Stream out = layer(i, {in, {}}, context);
+      return out.sum + out.more;
+    });
   }
-  return rms_norm(x, last_norm_, rows);
+  return enter(x, last_norm_, rows).normed;
 }
 
 }  // namespace musacoder::llm

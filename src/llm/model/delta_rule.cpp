@@ -1,7 +1,7 @@
 #include "llm/model/delta_rule.h"
 
 #include <algorithm>
-#include <numeric>
+#include "llm/model/ops.h"
 
 namespace musacoder::llm {
 namespace {
@@ -171,7 +171,7 @@ class CausalConv : public torch::autograd::Function<CausalConv> {
                             const std::vector<std::int64_t>& starts) {
     context->save_for_backward({x, taps});
     context->saved_data["starts"] = starts;
-    const at::Tensor wide = x.to(at::kFloat), by = taps.to(at::kFloat).t().contiguous();
+    const at::Tensor wide = widened(x), by = widened(taps).t().contiguous();
     const std::int64_t kernel = taps.size(1);
     at::Tensor out = wide * by[kernel - 1];
     each_shift(starts, kernel, [&](std::int64_t from, std::int64_t shift, std::int64_t count) {
@@ -183,8 +183,7 @@ class CausalConv : public torch::autograd::Function<CausalConv> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     const auto saved = context->get_saved_variables();
     const at::Tensor &x = saved[0], &taps = saved[1];
-    const at::Tensor wide = x.to(at::kFloat), by = taps.to(at::kFloat).t().contiguous(),
-                     slope = gradients[0].to(at::kFloat);
+    const at::Tensor wide = widened(x), by = widened(taps).t().contiguous(), slope = widened(gradients[0]);
     const std::int64_t kernel = taps.size(1);
     at::Tensor to_x = slope * by[kernel - 1], to_taps = at::zeros_like(by);
     to_taps[kernel - 1].copy_((slope * wide).sum(0));
@@ -249,7 +248,7 @@ at::Tensor causal_conv(const at::Tensor& x, const at::Tensor& taps, const std::v
 }
 
 at::Tensor unit_rows(const at::Tensor& x) {
-  const at::Tensor wide = x.to(at::kFloat);
+  const at::Tensor wide = widened(x);
   return wide * at::rsqrt(wide.square().sum(-1, true) + 1e-6);
 }
 

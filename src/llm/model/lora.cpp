@@ -89,10 +89,13 @@ Result<Lora> Lora::create(const Weights& weights, const LoraConfig& config) {
   out.config_ = config;
   const at::Generator generator = at::detail::createCPUGenerator(config.seed);
   for (const std::string& linear : linears) {
-    const auto sizes = weights.get(linear + ".weight").sizes();
+    const at::Tensor& weight = weights.get(linear + ".weight");
+    const auto sizes = weight.sizes();
     const double bound = 1 / std::sqrt(static_cast<double>(sizes[1]));
     const at::Tensor a = at::empty({config.rank, sizes[1]}).uniform_(-bound, bound, generator);
-    out.pairs_[linear] = {a.requires_grad_(true), at::zeros({sizes[0], config.rank}).requires_grad_(true)};
+    const at::Tensor b = at::zeros({sizes[0], config.rank});
+    out.pairs_[linear] = {a.to(weight.device()).requires_grad_(true),
+                          b.to(weight.device()).requires_grad_(true)};
   }
   return out;
 }

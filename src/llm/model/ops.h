@@ -21,6 +21,12 @@ enum class Rows {
                  // inference only
 };
 
+// What sums and functions are computed in: float32, but float64 stays, so that the formulas can be compared
+// without rounding in between.
+inline at::Tensor widened(const at::Tensor& x) {
+  return x.scalar_type() == at::kDouble ? x : x.to(at::kFloat);
+}
+
 struct Linear {
   at::Tensor weight, bias;    // [out, in], [out]; bias undefined: none
   at::Tensor lora_a, lora_b;  // [rank, in], [out, rank]; undefined: none
