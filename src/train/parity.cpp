@@ -71,21 +71,29 @@ Status check_keys(const json& input, const std::string& where) {
   for (const auto& [key, value] : input.items())
     if (key != "sequences" && key != "type" && key != "chunk_bytes" && key != "recompute" && key != "adamw" &&
         key != "lora" && key != "device")
-      return fail(Code::kInvalidArgument,
-                  "{}: \"{}\" is not known; known are sequences, type, device, chunk_bytes, recompute, adamw, lora",
-                  where, key);
+      return fail(
+          Code::kInvalidArgument,
+          "{}: \"{}\" is not known; known are sequences, type, device, chunk_bytes, recompute, adamw, lora",
+          where, key);
   return ok();
+}
+
+Result<WeightType> weight_type(const json& input, const std::string& where) {
+  const std::string given = input.value("type", "f32");
+  for (const auto& [name, type] :
+       {std::pair{"f32", WeightType::kF32}, {"bf16", WeightType::kBF16}, {"f64", WeightType::kF64}})
+    if (given == name) return type;
+  return fail(Code::kInvalidArgument, "{}: type '{}' is not known; give f32, bf16 or f64", where, given);
 }
 
 Status compute(const std::string& model, const json& input, const std::string& where,
                const std::string& out) {
   MC_RETURN_IF_ERROR(check_keys(input, where));
-  const bool brain = input.value("type", "f32") == "bf16";
+  MC_ASSIGN_OR_RETURN(const WeightType type, weight_type(input, where));
   MC_ASSIGN_OR_RETURN(const at::Device device, open_device(input.value("device", "cpu")));
-  MC_ASSIGN_OR_RETURN(const Weights weights,
-                      Weights::open(model, {.type = brain ? WeightType::kBF16 : WeightType::kF32,
-                                            .trainable = !input.contains("lora"),
-                                            .device = device}));
+  MC_ASSIGN_OR_RETURN(
+      const Weights weights,
+      Weights::open(model, {.type = type, .trainable = !input.contains("lora"), .device = device}));
   MC_ASSIGN_OR_RETURN(const auto sequences, read_sequences(input, where, weights.config().vocab));
   std::optional<Lora> lora;
   if (const auto folder = input.find("lora"); folder != input.end()) {

@@ -12,7 +12,9 @@
 #include "llm/checkpoint/strict_json.h"
 #include "llm/generate/cached_attention.h"
 #include "llm/generate/cuda_step.h"
+#include "llm/generate/delta_states.h"
 #include "llm/generate/kv_cache.h"
+#include "llm/generate/prefix_tree.h"
 #include "llm/generate/stop_text.h"
 #include "llm/kernels/cuda/load.h"
 #include "llm/kernels/row_ops.h"
@@ -29,6 +31,7 @@ struct Sample {
   }
   int index;
   PageTable table;
+  std::int32_t state = -1;  // slot of its DeltaNet states
   std::vector<TokenId> answer;
   std::optional<StreamDecoder> stream;
   StopText stop;
@@ -37,10 +40,14 @@ struct Sample {
 struct Running {
   std::uint64_t id = 0;
   GenerateRequest request;
-  std::int64_t prefilled = 0;   // tokens of the prompt that are in the cache
-  PageTable prompt;             // until the samples take it over
+  std::int64_t prefilled = 0;  // tokens of the prompt that are in the cache
+  PageTable prompt;            // until the samples take it over
+  std::int32_t state = -1;     // until the samples take it over
+  std::vector<std::int64_t>
+      snapshots;                // lengths of the prompt at which its state is to be kept, the next one last
   std::vector<Sample> samples;  // those that have not ended; empty while the prompt is read
   std::int64_t reserved = 0;    // pages it may still take
+  std::uint64_t epoch = 0;      // of the prefixes, in which it began to be read
   bool reading() const { return prefilled < static_cast<std::int64_t>(request.prompt.size()); }
   int slots() const { return reading() ? request.samples : static_cast<int>(samples.size()); }
 };
@@ -62,6 +69,11 @@ std::set<TokenId> end_ids(const std::string& model, const ModelConfig& config, c
   return out;
 }
 
+// Penalties are applied on the host, from the device's logits.
+bool sampled_on_device(const SamplingParams& by) {
+  return by.repetition_penalty == 1 && by.presence_penalty == 0 && by.frequency_penalty == 0;
+}
+
 class CpuEngine : public Engine {
  public:
   CpuEngine(const std::string& model, const Weights& weights, const Lora* lora,
@@ -72,6 +84,8 @@ class CpuEngine : public Engine {
         sampler_(vocabulary()),
         cache_(weights.config(), decoder_.head().scalar_type() == at::kBFloat16 ? at::kBFloat16 : at::kFloat,
                options.cache_tokens, decoder_.head().device()),
+        states_(weights.config(), options.max_running + kept_states()),
+        prefixes_(cache_, states_, has_states(), kept_states()),
         ends_(end_ids(model, weights.config(), this->tokenizer())) {}
 
   const Tokenizer* tokenizer() const override { return tokenizer_ ? &*tokenizer_ : nullptr; }
@@ -79,7 +93,7 @@ class CpuEngine : public Engine {
   bool idle() const override { return waiting_.empty() && running_.empty(); }
   Counts counts() const override {
     Counts out = counts_;
-    out.free_tokens = cache_.free_pages() * kPage;
+    out.free_tokens = room() * kPage;
     return out;
   }
 
@@ -97,16 +111,26 @@ class CpuEngine : public Engine {
     std::int64_t position;
     bool wanted;  // its logits are
   };
+  bool has_states() const { return decoder_.config().count(LayerKind::kDelta) > 0; }
+  int kept_states() const { return has_states() && options_.share_prefixes ? options_.prefix_states : 0; }
+  bool may_keep(const Running& one) const {
+    return options_.share_prefixes && one.epoch == prefixes_.epoch();
+  }
+  std::int64_t room() const { return cache_.free_pages() + cache_.idle_pages(); }
   std::int64_t need(const GenerateRequest& request) const;
   std::int64_t reserved() const;
   int slots() const;
   void admit();
+  bool admit(Running& running);
   std::vector<Row> plan();
   at::Tensor logits_of(const std::vector<Row>& rows);
+  void keep_prefix(Running& running);
+  void keep_answer(Running& running, Sample& sample);
   void start_samples(Running& running);
+  void release(Sample& sample);
   Sampled pick(const Running& running, const Sample& sample, const float* logits);
   Status sample_into(Running& running, Sample& sample, const Sampled& next, std::vector<TokenEvent>& events);
-  Status run_on_device(const std::vector<Row>& rows, std::vector<TokenEvent>& events);
+  std::vector<Sampled> sampled_of(const std::vector<Row>& rows);
   void remove_ended();
 
   EngineOptions options_;
@@ -114,6 +138,8 @@ class CpuEngine : public Engine {
   std::optional<Tokenizer> tokenizer_;
   Sampler sampler_;
   KvCache cache_;
+  DeltaStates states_;
+  PrefixTree prefixes_;
   std::set<TokenId> ends_;
   std::deque<Running> waiting_;
   std::deque<Running> running_;  // in the order of add(); a deque, so that pointers of a step's rows stay
@@ -176,19 +202,45 @@ void CpuEngine::cancel(std::uint64_t request) {
   std::erase_if(running_, [&](Running& one) {
     if (one.id != request) return false;
     cache_.release(one.prompt);
-    for (Sample& sample : one.samples) cache_.release(sample.table);
+    if (one.state >= 0) states_.drop(one.state);
+    for (Sample& sample : one.samples) release(sample);
     return true;
   });
 }
 
+// Takes over what an earlier request has read, if there is room for the rest.
+bool CpuEngine::admit(Running& running) {
+  const std::vector<TokenId>& prompt = running.request.prompt;
+  PrefixTree::Found found;
+  if (options_.share_prefixes) found = prefixes_.find(prompt);
+  const auto shared = static_cast<std::int64_t>(found.pages.size());
+  running.prompt = cache_.begin_with(std::move(found.pages));  // no longer idle: counted before the room is
+  const std::int64_t pages = need(running.request) - shared;
+  if (reserved() + pages > room()) {
+    cache_.release(running.prompt);
+    return false;
+  }
+  running.reserved = pages;
+  running.epoch = prefixes_.epoch();
+  running.prefilled = running.prompt.length;
+  counts_.reused_tokens += running.prefilled;
+  running.state = states_.take();
+  if (found.state >= 0) states_.copy(found.state, running.state);
+  if (kept_states() > 0) {
+    const auto last = (static_cast<std::int64_t>(prompt.size()) - 1) / kPage;
+    // Where another prompt has been the same so far and no state was kept, more may come that are; and at the
+    // end, for the same prompt again.
+    for (const std::int64_t page : {last, found.known})
+      if (page > shared && (running.snapshots.empty() || page < last))
+        running.snapshots.push_back(page * kPage);
+  }
+  return true;
+}
+
 void CpuEngine::admit() {
   while (!waiting_.empty()) {
-    const std::int64_t pages = need(waiting_.front().request);
-    if (slots() + waiting_.front().request.samples > options_.max_running ||
-        reserved() + pages > cache_.free_pages())
-      return;
+    if (slots() + waiting_.front().request.samples > options_.max_running || !admit(waiting_.front())) return;
     running_.push_back(std::move(waiting_.front()));
-    running_.back().reserved = pages;
     waiting_.pop_front();
   }
 }
@@ -200,18 +252,17 @@ std::vector<CpuEngine::Row> CpuEngine::plan() {
       rows.push_back({&one, &sample, sample.answer.back(), sample.table.length, true});
   for (Running& one : running_) {
     const auto prompt = static_cast<std::int64_t>(one.request.prompt.size());
-    for (; one.prefilled < prompt &&
+    const std::int64_t until = one.snapshots.empty() ? prompt : one.snapshots.back();
+    for (; one.prefilled < until &&
            static_cast<int>(rows.size()) < std::max(options_.step_tokens, options_.max_running);
          ++one.prefilled)
       rows.push_back({&one, nullptr, one.request.prompt[static_cast<std::size_t>(one.prefilled)],
                       one.prefilled, one.prefilled + 1 == prompt});
   }
-  const std::int64_t free = cache_.free_pages();
-  std::int64_t before = free;
   for (const Row& row : rows) {
+    const std::int64_t before = room();
     cache_.extend(row.sample ? row.sample->table : row.owner->prompt, row.position + 1);
-    row.owner->reserved -= before - cache_.free_pages();
-    before = cache_.free_pages();
+    row.owner->reserved -= before - room();
   }
   return rows;
 }
@@ -224,23 +275,54 @@ at::Tensor CpuEngine::logits_of(const std::vector<Row>& rows) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     ids.push_back(rows[i].token);
     positions.push_back(rows[i].position);
-    cached.push_back({rows[i].sample ? &rows[i].sample->table : &rows[i].owner->prompt, rows[i].position});
+    if (const Sample* sample = rows[i].sample)
+      cached.push_back({&sample->table, rows[i].position, sample->state});
+    else
+      cached.push_back({&rows[i].owner->prompt, rows[i].position, rows[i].owner->state});
     if (rows[i].wanted) wanted.push_back(static_cast<std::int64_t>(i));
   }
   batch.ids = at::tensor(ids, at::kLong);
   batch.positions = at::tensor(positions, at::kLong);
-  CachedAttention attention(cache_, std::move(cached));
+  CachedAttention attention(cache_, states_, std::move(cached));
   const at::Tensor hidden = decoder_.hidden(batch, attention, Rows::kIndependent);
   if (wanted.empty()) return at::empty({0, decoder_.config().vocab});
   return row_linear(hidden.index_select(0, at::tensor(wanted, at::kLong)), decoder_.head(), {}, at::kFloat);
 }
 
+// What has been read of a prompt, up to here, is kept for requests that begin alike.
+void CpuEngine::keep_prefix(Running& running) {
+  if (!may_keep(running)) return;
+  const std::span<const TokenId> read(running.request.prompt.data(),
+                                      static_cast<std::size_t>(running.prefilled));
+  prefixes_.insert(read, running.prompt);
+  if (running.snapshots.empty() || running.snapshots.back() != running.prefilled) return;
+  running.snapshots.pop_back();
+  prefixes_.keep_state(read, running.state);
+}
+
+// A conversation's next turn begins with the answer. There is no state of a page's end in the middle of an
+// answer, so with DeltaNet layers its pages would be of no use.
+void CpuEngine::keep_answer(Running& running, Sample& sample) {
+  if (!may_keep(running) || has_states()) return;
+  std::vector<TokenId> read = running.request.prompt;
+  read.insert(read.end(), sample.answer.begin(), sample.answer.end());
+  prefixes_.insert(read, sample.table);
+}
+
 void CpuEngine::start_samples(Running& running) {
   for (int i = 0; i < running.request.samples; ++i) {
-    running.samples.emplace_back(i, tokenizer(), running.request.sampling.stop);
-    running.samples.back().table = cache_.fork(running.prompt);
+    Sample& sample = running.samples.emplace_back(i, tokenizer(), running.request.sampling.stop);
+    sample.table = cache_.fork(running.prompt);
+    sample.state = i == 0 ? running.state : states_.take();
+    if (i > 0) states_.copy(running.state, sample.state);
   }
+  running.state = -1;
   cache_.release(running.prompt);
+}
+
+void CpuEngine::release(Sample& sample) {
+  cache_.release(sample.table);
+  states_.drop(sample.state);
 }
 
 Sampled CpuEngine::pick(const Running& running, const Sample& sample, const float* logits) {
@@ -259,14 +341,14 @@ Status CpuEngine::use_device(const Weights& weights) {
   return ok();
 }
 
-// Tokens are sampled on the device; where penalties change the logits, on the host.
-Status CpuEngine::run_on_device(const std::vector<Row>& rows, std::vector<TokenEvent>& events) {
+// Of each sample that gets a token, in the order of step().
+std::vector<Sampled> CpuEngine::sampled_of(const std::vector<Row>& rows) {
   std::vector<CudaStep::Row> given;
   std::vector<CudaStep::Pick> picks;
   for (const Row& row : rows) {
     given.push_back({row.sample ? &row.sample->table : &row.owner->prompt, row.position, row.token});
     if (!row.wanted) continue;
-    const auto count = row.sample ? 1 : row.owner->request.samples;
+    const int count = row.sample ? 1 : row.owner->request.samples;
     for (int i = 0; i < count; ++i) {
       const SamplingParams& sampling = row.owner->request.sampling;
       const auto index = static_cast<std::uint64_t>(row.sample ? row.sample->index : i),
@@ -275,29 +357,7 @@ Status CpuEngine::run_on_device(const std::vector<Row>& rows, std::vector<TokenE
                        uniform_of(sampling.seed, index, step)});
     }
   }
-  const std::vector<Sampled> sampled = device_->run(given, picks);
-  std::size_t next = 0;
-  const auto take = [&](Running& running, Sample& sample) {
-    const SamplingParams& by = running.request.sampling;
-    const bool penalised =
-        by.repetition_penalty != 1 || by.presence_penalty != 0 || by.frequency_penalty != 0;
-    const auto at = next++;
-    return sample_into(running, sample,
-                       penalised ? pick(running, sample, device_->logits(static_cast<std::int64_t>(at)).data())
-                                 : sampled[at],
-                       events);
-  };
-  for (const Row& row : rows) {
-    if (!row.sample) ++counts_.prompt_tokens;
-    if (!row.wanted) continue;
-    if (row.sample) {
-      MC_RETURN_IF_ERROR(take(*row.owner, *row.sample));
-      continue;
-    }
-    start_samples(*row.owner);
-    for (Sample& sample : row.owner->samples) MC_RETURN_IF_ERROR(take(*row.owner, sample));
-  }
-  return ok();
+  return device_->run(given, picks);
 }
 
 Status CpuEngine::sample_into(Running& running, Sample& sample, const Sampled& next,
@@ -322,7 +382,10 @@ Status CpuEngine::sample_into(Running& running, Sample& sample, const Sampled& n
     event.text += sample.stop.end();
     if (sample.stop.stopped()) event.finish = Finish::kStop;
   }
-  if (event.finish != Finish::kNone) cache_.release(sample.table);
+  if (event.finish != Finish::kNone) {
+    keep_answer(running, sample);
+    release(sample);
+  }
   events.push_back(std::move(event));
   return ok();
 }
@@ -346,26 +409,36 @@ Result<std::vector<TokenEvent>> CpuEngine::step() try {
   const std::vector<Row> rows = plan();
   std::vector<TokenEvent> events;
   if (rows.empty()) return events;
+  at::Tensor logits;
+  std::vector<Sampled> sampled;
+  if (device_)
+    sampled = sampled_of(rows);
+  else
+    logits = logits_of(rows);
   ++counts_.steps;
-  if (device_) {
-    MC_RETURN_IF_ERROR(run_on_device(rows, events));
-    remove_ended();
-    return events;
-  }
-  const at::Tensor logits = logits_of(rows);
-  const float* row_logits = logits.const_data_ptr<float>();
+  for (Running& one : running_)
+    if (one.state >= 0) keep_prefix(one);
+  const float* row_logits = device_ ? nullptr : logits.const_data_ptr<float>();
+  std::int64_t next = 0;  // of `sampled`
+  const auto take = [&](Running& running, Sample& sample) {
+    if (!device_) return sample_into(running, sample, pick(running, sample, row_logits), events);
+    const std::int64_t at = next++;
+    return sample_into(running, sample,
+                       sampled_on_device(running.request.sampling)
+                           ? sampled[static_cast<std::size_t>(at)]
+                           : pick(running, sample, device_->logits(at).data()),
+                       events);
+  };
   for (const Row& row : rows) {
     if (!row.sample) ++counts_.prompt_tokens;
     if (!row.wanted) continue;
     if (row.sample) {
-      MC_RETURN_IF_ERROR(
-          sample_into(*row.owner, *row.sample, pick(*row.owner, *row.sample, row_logits), events));
+      MC_RETURN_IF_ERROR(take(*row.owner, *row.sample));
     } else {
       start_samples(*row.owner);
-      for (Sample& sample : row.owner->samples)
-        MC_RETURN_IF_ERROR(sample_into(*row.owner, sample, pick(*row.owner, sample, row_logits), events));
+      for (Sample& sample : row.owner->samples) MC_RETURN_IF_ERROR(take(*row.owner, sample));
     }
-    row_logits += vocabulary();
+    if (!device_) row_logits += vocabulary();
   }
   remove_ended();
   return events;

@@ -5,16 +5,18 @@
 namespace musacoder::llm {
 
 Decoder::Decoder(const Weights& weights, const Lora* lora) : config_(weights.config()) {
-  const Loader trunk(weights, lora, "model.");
+  const Loader trunk(weights, lora, config_.prefix);
   embedding_ = trunk.tensor("embed_tokens.weight");
   last_norm_ = trunk.norm("norm");
   head_ = config_.tied ? embedding_ : weights.get("lm_head.weight");
-  frequencies_ = at::tensor(rotary_frequencies(config_.rotary, config_.head_dim), at::kFloat)
-                     .to(embedding_.device());
+  frequencies_ =
+      at::tensor(rotary_frequencies(config_.rotary, config_.rotary_dim), at::kFloat).to(embedding_.device());
   for (std::int64_t i = 0; i < config_.layers; ++i) {
-    const Loader load(weights, lora, fmt::format("model.layers.{}.", i));
-    layers_.push_back({load.norm("input_layernorm"), load.norm("post_attention_layernorm"),
-                       AttentionBlock(config_, load), MlpBlock(load)});
+    const Loader load(weights, lora, fmt::format("{}layers.{}.", config_.prefix, i));
+    std::variant<AttentionBlock, DeltaBlock> mixer = AttentionBlock(config_, load);
+    if (config_.kind(i) == LayerKind::kDelta) mixer = DeltaBlock(config_, load);
+    layers_.push_back({load.norm("input_layernorm"), load.norm("post_attention_layernorm"), std::move(mixer),
+                       MlpBlock(load)});
   }
 }
 
@@ -26,7 +28,8 @@ NormedSum Decoder::enter(const Stream& in, const Norm& norm, Rows rows) const {
 Decoder::Stream Decoder::layer(std::int64_t index, const Stream& in, const Context& context) const {
   const Layer& w = layers_[static_cast<std::size_t>(index)];
   const NormedSum first = enter(in, w.input_norm, context.rows);
-  const at::Tensor mixed = w.mixer.run(index, first.normed, context);
+  const at::Tensor mixed =
+      std::visit([&](const auto& mixer) { return mixer.run(index, first.normed, context); }, w.mixer);
   const NormedSum middle = add_rms_norm(first.sum, mixed, w.post_norm, context.rows);
   return {middle.sum, w.mlp.run(middle.normed, context)};
 }

@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <variant>
 #include <vector>
 
 #include "llm/model/blocks.h"
@@ -38,7 +39,7 @@ class Decoder {
  private:
   struct Layer {
     Norm input_norm, post_norm;
-    AttentionBlock mixer;
+    std::variant<AttentionBlock, DeltaBlock> mixer;
     MlpBlock mlp;
   };
   // The residual stream, as two parts until the next norm adds them; `more` undefined: one part.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "llm/kernels/cuda/load.h"
+#include "llm/model/ops.h"
 
 namespace musacoder::llm {
 namespace {
@@ -10,8 +11,12 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+at::ScalarType sums_type(const at::Tensor& x) {
+  return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
 at::Tensor chunk_logits(const at::Tensor& rows, const at::Tensor& head, double temperature) {
-  at::Tensor logits = at::linear(rows, head).to(at::kFloat);
+  at::Tensor logits = widened(at::linear(rows, head));
   return temperature == 1 ? logits : logits.div(temperature);
 }
 
@@ -32,8 +37,7 @@ at::Tensor chunk_slope(const at::Tensor& rows, const at::Tensor& head, const at:
   }
   const at::Tensor target = targets.unsqueeze(1),
                    weight = to_logprobs.unsqueeze(1).masked_fill(target.lt(0), 0) / temperature;
-  at::Tensor slope =
-      chunk_logits(rows, head, temperature).sub_(log_sums.unsqueeze(1)).exp_().mul_(-weight);
+  at::Tensor slope = chunk_logits(rows, head, temperature).sub_(log_sums.unsqueeze(1)).exp_().mul_(-weight);
   slope.scatter_add_(1, target.clamp_min(0), weight);
   return slope.to(head.scalar_type());
 }
@@ -43,7 +47,7 @@ class TokenLogprobs : public torch::autograd::Function<TokenLogprobs> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& hidden, const at::Tensor& head,
                             const at::Tensor& targets, double temperature, std::int64_t chunk) {
     const std::int64_t tokens = hidden.size(0);
-    const at::Tensor log_sums = at::empty({tokens}, hidden.options().dtype(at::kFloat)),
+    const at::Tensor log_sums = at::empty({tokens}, hidden.options().dtype(sums_type(hidden))),
                      out = at::empty_like(log_sums);
     for (std::int64_t from = 0; from < tokens; from += chunk) {
       const std::int64_t count = std::min(chunk, tokens - from);
@@ -78,7 +82,7 @@ class TokenLogprobs : public torch::autograd::Function<TokenLogprobs> {
     const bool want_hidden = context->needs_input_grad(0), want_head = context->needs_input_grad(1);
     at::Tensor to_hidden, to_head;
     if (want_hidden) to_hidden = at::empty_like(hidden);
-    if (want_head) to_head = at::zeros(head.sizes(), head.options().dtype(at::kFloat));
+    if (want_head) to_head = at::zeros(head.sizes(), head.options().dtype(sums_type(head)));
     for (std::int64_t from = 0; from < tokens; from += chunk) {
       const std::int64_t count = std::min(chunk, tokens - from);
       const at::Tensor rows = hidden.narrow(0, from, count);
@@ -87,7 +91,7 @@ class TokenLogprobs : public torch::autograd::Function<TokenLogprobs> {
                       gradients[0].narrow(0, from, count), temperature);
       if (want_hidden) to_hidden.narrow(0, from, count).copy_(at::mm(slope, head));
       if (!want_head) continue;
-      if (head.scalar_type() == at::kFloat)
+      if (head.scalar_type() == to_head.scalar_type())
         to_head.addmm_(slope.t(), rows);
       else
         to_head.add_(at::mm(slope.t(), rows));

@@ -57,6 +57,7 @@ std::string some_of(const std::vector<std::string>& names) {
 void Weights::take(const std::string& name, at::Tensor tensor, const WeightOptions& options) {
   const at::ScalarType type = options.type == WeightType::kF32    ? at::kFloat
                               : options.type == WeightType::kBF16 ? at::kBFloat16
+                              : options.type == WeightType::kF64  ? at::kDouble
                                                                   : tensor.scalar_type();
   at::Tensor out;
   if (options.device.is_cpu()) {
@@ -88,8 +89,7 @@ void Weights::place(const std::vector<FamilyTensor>& wanted, const WeightOptions
       rows += found->second->shape[0];
     }
     const std::int64_t columns = by_name[names[0]]->shape[1];
-    const at::Tensor all =
-        at::empty({rows, columns}, at::TensorOptions(type).device(options.device));
+    const at::Tensor all = at::empty({rows, columns}, at::TensorOptions(type).device(options.device));
     std::int64_t from = 0;
     for (const std::string& name : names) {
       const std::int64_t count = by_name[name]->shape[0];
