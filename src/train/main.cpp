@@ -1,8 +1,10 @@
 // The `musacoder-train` program: reads the command line, calls one function, returns its exit code.
 #include <CLI/CLI.hpp>
 
+#include "train/bench.h"
 #include "train/config/sft_config.h"
 #include "train/generate.h"
+#include "train/memory_plan.h"
 #include "train/parity.h"
 #include "train/sft/sft.h"
 
@@ -69,6 +71,7 @@ void add_generate_options(CLI::App* app, musacoder::train::GenerateOptions& opti
                   "weights and cache: keep (as in the file; bf16 of GGUF), f32, bf16")
       ->capture_default_str()
       ->check(CLI::IsMember({"keep", "f32", "bf16"}));
+  app->add_option("--device", options.engine.device, "cpu, cuda or cuda:N")->capture_default_str();
   app->add_option("--adapter", options.engine.adapter, "folder of LoRA adapters in peft's layout");
   app->add_option("--cache-tokens", options.engine.cache_tokens,
                   "room for all running answers and their prompts")
@@ -76,12 +79,52 @@ void add_generate_options(CLI::App* app, musacoder::train::GenerateOptions& opti
   app->add_option("--max-running", options.engine.max_running, "answers at a time")->capture_default_str();
   app->add_option("--step-tokens", options.engine.step_tokens, "tokens in one pass of the model")
       ->capture_default_str();
+  app->add_flag("!--no-prefix-sharing", options.engine.share_prefixes,
+                "read every prompt whole, even where an earlier one began alike");
+  app->add_option("--prefix-states", options.engine.prefix_states,
+                  "DeltaNet models: states kept for prompts that begin alike")
+      ->capture_default_str();
   app->add_flag("--json", options.json,
                 "a JSON line for each answer: tokens, their log-probabilities, text, why it ended");
   app->add_flag("--speed", options.speed, "say on stderr how fast it went");
   app->footer(
       "Example: musacoder-train generate --model SmolLM2-135M.gguf --chat --prompt 'Who are you?' "
       "--temperature 0");
+}
+
+void add_bench_options(CLI::App* app, musacoder::train::BenchOptions& options) {
+  app->add_option("--model", options.model, "folder in Hugging Face's layout, or a GGUF file")->required();
+  app->add_option("--device", options.device, "cpu, cuda or cuda:N")->capture_default_str();
+  app->add_option("--type", options.type, "of weights and activations: bf16, f32")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"bf16", "f32"}));
+  app->add_option("--batch", options.batch, "sequences")->capture_default_str()->check(CLI::PositiveNumber);
+  app->add_option("--length", options.length, "tokens of each")->capture_default_str()->check(CLI::Range(2, 1 << 20));
+  app->add_option("--steps", options.steps, "timed")->capture_default_str()->check(CLI::PositiveNumber);
+  app->add_option("--warm-up", options.warm_up, "steps before")->capture_default_str()->check(CLI::NonNegativeNumber);
+  app->add_option("--lr", options.learning_rate, "learning rate")->capture_default_str();
+  app->add_flag("--recompute", options.recompute, "activation checkpointing");
+  app->add_option("--trace", options.trace, "write a trace of one more step here, for chrome://tracing");
+  app->footer("Example: musacoder-train bench --model DIR --device cuda --batch 32 --length 1024");
+}
+
+void add_plan_options(CLI::App* app, musacoder::train::PlanOptions& options) {
+  app->add_option("--model", options.model, "folder in Hugging Face's layout, or its config.json alone")
+      ->required();
+  app->add_option("--type", options.type, "what is computed in: bf16, f32")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"bf16", "f32"}));
+  app->add_option("--tokens", options.tokens, "of one training pass")->capture_default_str();
+  app->add_flag("--recompute", options.recompute, "keep the layers' inputs only");
+  app->add_option("--lora-rank", options.lora_rank, "train adapters on all linears; 0: train all weights")
+      ->capture_default_str();
+  app->add_option("--processes", options.processes, "that divide the optimizer's state")
+      ->capture_default_str();
+  app->add_flag("--shard-parameters", options.shard_parameters, "divide weights and gradients too");
+  app->add_option("--samples", options.samples, "running at a time in generation")->capture_default_str();
+  app->add_option("--context", options.context, "tokens of each, prompt and answer")->capture_default_str();
+  app->add_flag("--json", options.json, "one JSON object, in bytes");
+  app->footer("Example: musacoder-train plan --model Qwen3.5-9B/config.json --tokens 40960 --recompute");
 }
 
 }  // namespace
@@ -124,10 +167,19 @@ int main(int argc, char** argv) {
       "Ends with 4 when a signal stopped it behind a step and its checkpoint; the same command goes on.\n"
       "Example: musacoder-train sft configs/sft-smollm2.toml --set run.dir=runs/first --set "
       "optimizer.lr=3e-5");
+  musacoder::train::BenchOptions benched;
+  CLI::App* bench = app.add_subcommand("bench", "how fast a model trains here");
+  add_bench_options(bench, benched);
+
+  musacoder::train::PlanOptions planning;
+  CLI::App* plan = app.add_subcommand("plan", "say what a model takes in memory, from its configuration");
+  add_plan_options(plan, planning);
 
   CLI11_PARSE(app, argc, argv);
+  if (bench->parsed()) return finish("bench", musacoder::train::run_bench(benched));
   if (parity->parsed()) return finish("parity", musacoder::train::run_parity(model, input, out));
   if (generate->parsed()) return finish("generate", musacoder::train::run_generate(generating));
   if (sft->parsed()) return run_sft_command(tuning, keys);
+  if (plan->parsed()) return finish("plan", musacoder::train::run_plan(planning));
   return 2;
 }

@@ -9,13 +9,14 @@
 //   }
 //
 // A step is one pass of the model over one token of every running sample and, up to `step_tokens`, pieces of
-// the prompts of those that are joining. The samples of a request share its prompt's pass and pages. A
-// request starts when there is room for it to end, in the order of add(), so that none is ever thrown out
-// half done.
+// the prompts of those that are joining. The samples of a request share its prompt's pass and pages, and a
+// request that begins like an earlier one takes over what was read then (prefix_tree.h), as long as it is
+// kept. A request starts when there is room for it to end, in the order of add(), so that none is ever thrown
+// out half done.
 //
 // What a request gives depends on its prompt, parameters and seed only, not on what runs beside it, nor on
-// step_tokens: the same bits on the same processor kind (kernels/row_ops.h). CPU only. Thread safety: one
-// thread at a time.
+// step_tokens: the same bits on the same processor kind (kernels/row_ops.h), or on the same GPU kind
+// (cuda_step.h says what runs there). Thread safety: one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -30,11 +31,14 @@
 namespace musacoder::llm {
 
 struct EngineOptions {
+  std::string device = "cpu";         // cuda, cuda:N: kernels/cuda/load.h
   std::string type = "keep";          // weights and cache: keep, f32, bf16
   std::string adapter;                // a peft folder of LoRA adapters; empty: none
   std::int64_t cache_tokens = 16384;  // room for keys and values, in tokens, of all running samples together
   int max_running = 64;               // samples
   int step_tokens = 256;              // rows of one step; at least max_running
+  bool share_prefixes = true;         // between requests
+  int prefix_states = 8;  // DeltaNet models: states kept for that, each as large as a running sample's
 };
 
 struct GenerateRequest {
@@ -83,7 +87,8 @@ class Engine {
 
   struct Counts {
     std::int64_t steps = 0, prompt_tokens = 0, generated_tokens = 0;  // passed through the model; sampled
-    std::int64_t free_tokens = 0;                                     // of the cache
+    std::int64_t reused_tokens = 0;  // of prompts, taken over from earlier requests
+    std::int64_t free_tokens = 0;    // of the cache; those kept for later requests count as free
   };
   virtual Counts counts() const = 0;
 };

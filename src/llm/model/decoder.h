@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <variant>
 #include <vector>
 
 #include "llm/model/blocks.h"
@@ -47,10 +48,15 @@ class Decoder {
  private:
   struct Layer {
     Norm input_norm, post_norm;
-    AttentionBlock mixer;
+    std::variant<AttentionBlock, DeltaBlock> mixer;
     MlpBlock mlp;
   };
-  at::Tensor layer(std::int64_t index, const at::Tensor& x, const Context& context) const;
+  // The residual stream, as two parts until the next norm adds them; `more` undefined: one part.
+  struct Stream {
+    at::Tensor sum, more;
+  };
+  Stream layer(std::int64_t index, const Stream& in, const Context& context) const;
+  NormedSum enter(const Stream& in, const Norm& norm, Rows rows) const;
 
   ModelConfig config_;
   at::Tensor embedding_, head_, frequencies_;
