@@ -9,6 +9,7 @@
 #include "llm/model/logprobs.h"
 #include "llm/torch.h"
 #include "train/adamw.h"
+#include "train/trace.h"
 
 namespace musacoder::train {
 namespace {
@@ -113,6 +114,13 @@ Status run_bench(const BenchOptions& options) {
                                  {"parameters", count},
                                  {"fused", fused_on(parameters[0])}};
     fmt::print("{}\n", line.dump());
+    std::fflush(stdout);
+    if (!options.trace.empty()) {
+      Trace trace(device);
+      step();
+      synchronize(device);
+      trace.save(options.trace);
+    }
     return ok();
   } catch (const std::exception& error) {
     return fail(Code::kInternal, "{}: {}", options.model, error.what());

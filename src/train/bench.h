@@ -21,6 +21,7 @@ struct BenchOptions {
   int batch = 8, length = 1024, steps = 10, warm_up = 3;
   double learning_rate = 1e-5;
   bool recompute = false;
+  std::string trace;  // file for a trace of one more step; empty: none
 };
 
 Status run_bench(const BenchOptions& options);

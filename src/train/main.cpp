@@ -2,9 +2,11 @@
 #include <CLI/CLI.hpp>
 
 #include "train/bench.h"
+#include "train/config/sft_config.h"
 #include "train/generate.h"
 #include "train/memory_plan.h"
 #include "train/parity.h"
+#include "train/sft/sft.h"
 
 namespace {
 
@@ -15,6 +17,19 @@ int finish(const char* command, const musacoder::Status& status) {
                  status.error().code == musacoder::Code::kResourceExhausted
              ? 3
              : 2;
+}
+
+int run_sft_command(const musacoder::train::SftOptions& options, bool keys) {
+  if (keys) {
+    musacoder::train::SftConfig defaults;
+    fmt::print("{}", musacoder::train::config_markdown(musacoder::train::sft_keys(defaults)));
+    return 0;
+  }
+  if (options.config.empty())
+    return finish("sft", musacoder::fail(musacoder::Code::kInvalidArgument, "name a TOML file"));
+  const auto outcome = musacoder::train::run_sft(options);
+  if (!outcome) return finish("sft", musacoder::Status(tl::unexpect, outcome.error()));
+  return outcome->stopped ? 4 : 0;
 }
 
 void add_generate_options(CLI::App* app, musacoder::train::GenerateOptions& options) {
@@ -56,6 +71,7 @@ void add_generate_options(CLI::App* app, musacoder::train::GenerateOptions& opti
                   "weights and cache: keep (as in the file; bf16 of GGUF), f32, bf16")
       ->capture_default_str()
       ->check(CLI::IsMember({"keep", "f32", "bf16"}));
+  app->add_option("--device", options.engine.device, "cpu, cuda or cuda:N")->capture_default_str();
   app->add_option("--adapter", options.engine.adapter, "folder of LoRA adapters in peft's layout");
   app->add_option("--cache-tokens", options.engine.cache_tokens,
                   "room for all running answers and their prompts")
@@ -88,6 +104,7 @@ void add_bench_options(CLI::App* app, musacoder::train::BenchOptions& options) {
   app->add_option("--warm-up", options.warm_up, "steps before")->capture_default_str()->check(CLI::NonNegativeNumber);
   app->add_option("--lr", options.learning_rate, "learning rate")->capture_default_str();
   app->add_flag("--recompute", options.recompute, "activation checkpointing");
+  app->add_option("--trace", options.trace, "write a trace of one more step here, for chrome://tracing");
   app->footer("Example: musacoder-train bench --model DIR --device cuda --batch 32 --length 1024");
 }
 
@@ -117,7 +134,9 @@ int main(int argc, char** argv) {
       "Language models for MusaCoder: generation and training on libtorch.\n"
       "Example: musacoder-train generate --model DIR --prompt 'The capital of France is'",
       "musacoder-train");
-  app.footer("Exit codes: 0 done, 2 wrong usage or input, 3 resources or a fault of the program.");
+  app.footer(
+      "Exit codes: 0 done, 2 wrong usage or input, 3 resources or a fault of the program, 4 stopped by a "
+      "signal.");
   app.require_subcommand(1);
 
   std::string model, input, out;
@@ -134,6 +153,20 @@ int main(int argc, char** argv) {
   CLI::App* generate = app.add_subcommand("generate", "answer prompts");
   add_generate_options(generate, generating);
 
+  musacoder::train::SftOptions tuning;
+  bool keys = false;
+  CLI::App* sft =
+      app.add_subcommand("sft", "fine-tune a model on conversations and texts (docs/training.md)");
+  sft->add_option("config", tuning.config, "TOML file; every key is in docs/training.md");
+  sft->add_option("--set", tuning.assignments, "key=value over the file's; may be given several times")
+      ->take_all()
+      ->allow_extra_args(false);
+  sft->add_flag("--dry-run", tuning.dry_run, "read model and data, say what would be trained, and end");
+  sft->add_flag("--keys", keys, "print the table of all keys");
+  sft->footer(
+      "Ends with 4 when a signal stopped it behind a step and its checkpoint; the same command goes on.\n"
+      "Example: musacoder-train sft configs/sft-smollm2.toml --set run.dir=runs/first --set "
+      "optimizer.lr=3e-5");
   musacoder::train::BenchOptions benched;
   CLI::App* bench = app.add_subcommand("bench", "how fast a model trains here");
   add_bench_options(bench, benched);
@@ -146,6 +179,7 @@ int main(int argc, char** argv) {
   if (bench->parsed()) return finish("bench", musacoder::train::run_bench(benched));
   if (parity->parsed()) return finish("parity", musacoder::train::run_parity(model, input, out));
   if (generate->parsed()) return finish("generate", musacoder::train::run_generate(generating));
+  if (sft->parsed()) return run_sft_command(tuning, keys);
   if (plan->parsed()) return finish("plan", musacoder::train::run_plan(planning));
   return 2;
 }

@@ -11,10 +11,12 @@
 #include "base/files.h"
 #include "llm/checkpoint/strict_json.h"
 #include "llm/generate/cached_attention.h"
+#include "llm/generate/cuda_step.h"
 #include "llm/generate/delta_states.h"
 #include "llm/generate/kv_cache.h"
 #include "llm/generate/prefix_tree.h"
 #include "llm/generate/stop_text.h"
+#include "llm/kernels/cuda/load.h"
 #include "llm/kernels/row_ops.h"
 #include "llm/model/decoder.h"
 #include "llm/torch.h"
@@ -67,6 +69,11 @@ std::set<TokenId> end_ids(const std::string& model, const ModelConfig& config, c
   return out;
 }
 
+// Penalties are applied on the host, from the device's logits.
+bool sampled_on_device(const SamplingParams& by) {
+  return by.repetition_penalty == 1 && by.presence_penalty == 0 && by.frequency_penalty == 0;
+}
+
 class CpuEngine : public Engine {
  public:
   CpuEngine(const std::string& model, const Weights& weights, const Lora* lora,
@@ -76,7 +83,7 @@ class CpuEngine : public Engine {
         tokenizer_(std::move(tokenizer)),
         sampler_(vocabulary()),
         cache_(weights.config(), decoder_.head().scalar_type() == at::kBFloat16 ? at::kBFloat16 : at::kFloat,
-               options.cache_tokens),
+               options.cache_tokens, decoder_.head().device()),
         states_(weights.config(), options.max_running + kept_states()),
         prefixes_(cache_, states_, has_states(), kept_states()),
         ends_(end_ids(model, weights.config(), this->tokenizer())) {}
@@ -93,6 +100,8 @@ class CpuEngine : public Engine {
   Result<std::uint64_t> add(GenerateRequest request) override;
   void cancel(std::uint64_t request) override;
   Result<std::vector<TokenEvent>> step() override;
+  // To be called once before all else when the weights lie on a GPU.
+  Status use_device(const Weights& weights);
 
  private:
   struct Row {  // one row of a step
@@ -119,7 +128,9 @@ class CpuEngine : public Engine {
   void keep_answer(Running& running, Sample& sample);
   void start_samples(Running& running);
   void release(Sample& sample);
-  Status sample_into(Running& running, Sample& sample, const float* logits, std::vector<TokenEvent>& events);
+  Sampled pick(const Running& running, const Sample& sample, const float* logits);
+  Status sample_into(Running& running, Sample& sample, const Sampled& next, std::vector<TokenEvent>& events);
+  std::vector<Sampled> sampled_of(const std::vector<Row>& rows);
   void remove_ended();
 
   EngineOptions options_;
@@ -134,6 +145,7 @@ class CpuEngine : public Engine {
   std::deque<Running> running_;  // in the order of add(); a deque, so that pointers of a step's rows stay
   std::uint64_t next_id_ = 1;
   Counts counts_;
+  std::unique_ptr<CudaStep> device_;  // null: on the CPU
 };
 
 // The prompt's full pages are shared, every sample has the rest to itself.
@@ -313,12 +325,44 @@ void CpuEngine::release(Sample& sample) {
   states_.drop(sample.state);
 }
 
-Status CpuEngine::sample_into(Running& running, Sample& sample, const float* logits,
+Sampled CpuEngine::pick(const Running& running, const Sample& sample, const float* logits) {
+  return sampler_.pick(logits, running.request.sampling, {running.request.prompt, sample.answer},
+                       static_cast<std::uint64_t>(sample.index),
+                       static_cast<std::uint64_t>(sample.answer.size()));
+}
+
+Status CpuEngine::use_device(const Weights& weights) {
+  std::int64_t tokens = options_.cache_tokens;
+  if (const std::int64_t limit = decoder_.config().max_positions; limit > 0) tokens = std::min(tokens, limit);
+  MC_ASSIGN_OR_RETURN(device_, CudaStep::open(weights, cache_,
+                                              {.rows = std::max(options_.step_tokens, options_.max_running),
+                                               .picks = options_.max_running,
+                                               .tokens = tokens}));
+  return ok();
+}
+
+// Of each sample that gets a token, in the order of step().
+std::vector<Sampled> CpuEngine::sampled_of(const std::vector<Row>& rows) {
+  std::vector<CudaStep::Row> given;
+  std::vector<CudaStep::Pick> picks;
+  for (const Row& row : rows) {
+    given.push_back({row.sample ? &row.sample->table : &row.owner->prompt, row.position, row.token});
+    if (!row.wanted) continue;
+    const int count = row.sample ? 1 : row.owner->request.samples;
+    for (int i = 0; i < count; ++i) {
+      const SamplingParams& sampling = row.owner->request.sampling;
+      const auto index = static_cast<std::uint64_t>(row.sample ? row.sample->index : i),
+                 step = static_cast<std::uint64_t>(row.sample ? row.sample->answer.size() : 0);
+      picks.push_back({static_cast<std::int64_t>(given.size()) - 1, &sampling,
+                       uniform_of(sampling.seed, index, step)});
+    }
+  }
+  return device_->run(given, picks);
+}
+
+Status CpuEngine::sample_into(Running& running, Sample& sample, const Sampled& next,
                               std::vector<TokenEvent>& events) {
   const SamplingParams& sampling = running.request.sampling;
-  const auto step = static_cast<std::uint64_t>(sample.answer.size());
-  const Sampled next = sampler_.pick(logits, sampling, {running.request.prompt, sample.answer},
-                                     static_cast<std::uint64_t>(sample.index), step);
   if (!std::isfinite(next.logprob))
     return fail(Code::kInternal,
                 "the model's logits are not finite; `musacoder model inspect --check` looks at its weights");
@@ -365,22 +409,36 @@ Result<std::vector<TokenEvent>> CpuEngine::step() try {
   const std::vector<Row> rows = plan();
   std::vector<TokenEvent> events;
   if (rows.empty()) return events;
-  const at::Tensor logits = logits_of(rows);
+  at::Tensor logits;
+  std::vector<Sampled> sampled;
+  if (device_)
+    sampled = sampled_of(rows);
+  else
+    logits = logits_of(rows);
   ++counts_.steps;
   for (Running& one : running_)
     if (one.state >= 0) keep_prefix(one);
-  const float* row_logits = logits.const_data_ptr<float>();
+  const float* row_logits = device_ ? nullptr : logits.const_data_ptr<float>();
+  std::int64_t next = 0;  // of `sampled`
+  const auto take = [&](Running& running, Sample& sample) {
+    if (!device_) return sample_into(running, sample, pick(running, sample, row_logits), events);
+    const std::int64_t at = next++;
+    return sample_into(running, sample,
+                       sampled_on_device(running.request.sampling)
+                           ? sampled[static_cast<std::size_t>(at)]
+                           : pick(running, sample, device_->logits(at).data()),
+                       events);
+  };
   for (const Row& row : rows) {
     if (!row.sample) ++counts_.prompt_tokens;
     if (!row.wanted) continue;
     if (row.sample) {
-      MC_RETURN_IF_ERROR(sample_into(*row.owner, *row.sample, row_logits, events));
+      MC_RETURN_IF_ERROR(take(*row.owner, *row.sample));
     } else {
       start_samples(*row.owner);
-      for (Sample& sample : row.owner->samples)
-        MC_RETURN_IF_ERROR(sample_into(*row.owner, sample, row_logits, events));
+      for (Sample& sample : row.owner->samples) MC_RETURN_IF_ERROR(take(*row.owner, sample));
     }
-    row_logits += vocabulary();
+    if (!device_) row_logits += vocabulary();
   }
   remove_ended();
   return events;
@@ -404,7 +462,10 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& model, const Eng
     return fail(Code::kInvalidArgument, "type '{}' is not known; give keep, f32 or bf16", options.type);
   if (options.cache_tokens < 1 || options.max_running < 1 || options.step_tokens < 1)
     return fail(Code::kInvalidArgument, "cache_tokens, max_running and step_tokens must be 1 or more");
-  MC_ASSIGN_OR_RETURN(const Weights weights, Weights::open(model, {.type = type}));
+  MC_ASSIGN_OR_RETURN(const at::Device device, open_device(options.device));
+  if (device.is_cuda() && !options.adapter.empty())
+    return fail(Code::kUnsupported, "adapters are not built for generation on a GPU");
+  MC_ASSIGN_OR_RETURN(const Weights weights, Weights::open(model, {.type = type, .device = device}));
   std::optional<Lora> lora;
   if (!options.adapter.empty()) {
     MC_ASSIGN_OR_RETURN(lora, Lora::open(weights, options.adapter));
@@ -412,9 +473,11 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& model, const Eng
   auto tokenizer = Tokenizer::open(model);
   if (!tokenizer && tokenizer.error().code != Code::kNotFound) return tl::unexpected(tokenizer.error());
   try {
-    return std::make_unique<CpuEngine>(
+    auto engine = std::make_unique<CpuEngine>(
         model, weights, lora ? &*lora : nullptr,
         tokenizer ? std::optional<Tokenizer>(std::move(*tokenizer)) : std::nullopt, options);
+    if (device.is_cuda()) MC_RETURN_IF_ERROR(engine->use_device(weights));
+    return engine;
   } catch (const std::exception& error) {
     return fail(Code::kResourceExhausted, "{}: no room for the model and {} tokens of cache: {}", model,
                 options.cache_tokens, error.what());

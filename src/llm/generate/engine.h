@@ -15,8 +15,8 @@
 // out half done.
 //
 // What a request gives depends on its prompt, parameters and seed only, not on what runs beside it, nor on
-// step_tokens: the same bits on the same processor kind (kernels/row_ops.h). CPU only. Thread safety: one
-// thread at a time.
+// step_tokens: the same bits on the same processor kind (kernels/row_ops.h), or on the same GPU kind
+// (cuda_step.h says what runs there). Thread safety: one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -31,6 +31,7 @@
 namespace musacoder::llm {
 
 struct EngineOptions {
+  std::string device = "cpu";         // cuda, cuda:N: kernels/cuda/load.h
   std::string type = "keep";          // weights and cache: keep, f32, bf16
   std::string adapter;                // a peft folder of LoRA adapters; empty: none
   std::int64_t cache_tokens = 16384;  // room for keys and values, in tokens, of all running samples together

@@ -2,13 +2,14 @@
 
 namespace musacoder::llm {
 
-KvCache::KvCache(const ModelConfig& config, at::ScalarType type, std::int64_t tokens)
+KvCache::KvCache(const ModelConfig& config, at::ScalarType type, std::int64_t tokens,
+                 const at::Device& device)
     : type_(type), heads_(config.kv_heads), dim_(config.head_dim) {
   const std::int64_t count = pages_for(tokens);
   std::int64_t next = 0;
   for (std::int64_t i = 0; i < config.layers; ++i)
     places_.push_back(config.kind(i) == LayerKind::kAttention ? next++ : -1);
-  store_ = at::empty({2 * next, count, heads_, kPage, dim_}, at::TensorOptions(type));
+  store_ = at::empty({2 * next, count, heads_, kPage, dim_}, at::TensorOptions(type).device(device));
   uses_.assign(static_cast<std::size_t>(count), 0);
   held_.assign(static_cast<std::size_t>(count), false);
   for (std::int64_t i = count; i-- > 0;) free_.push_back(static_cast<std::int32_t>(i));

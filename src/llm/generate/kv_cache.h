@@ -33,7 +33,8 @@ struct PageTable {
 
 class KvCache {
  public:
-  KvCache(const ModelConfig& config, at::ScalarType type, std::int64_t tokens);
+  KvCache(const ModelConfig& config, at::ScalarType type, std::int64_t tokens,
+          const at::Device& device = at::kCPU);
   static std::int64_t pages_for(std::int64_t tokens) { return (tokens + kPage - 1) / kPage; }
   std::int64_t free_pages() const { return static_cast<std::int64_t>(free_.size()); }
   std::int64_t idle_pages() const { return idle_; }

@@ -237,6 +237,36 @@ class FlashAttention : public torch::autograd::Function<FlashAttention> {
   }
 };
 
+// Sequences of one length are a dense batch, for which cuDNN's kernels are twice as fast.
+class DenseAttention : public torch::autograd::Function<DenseAttention> {
+ public:
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& q, const at::Tensor& k,
+                            const at::Tensor& v, std::int64_t sequences) {
+    const auto dense = [&](const at::Tensor& x) {
+      return x.view({sequences, -1, x.size(1), x.size(2)}).transpose(1, 2);
+    };
+    const at::Tensor dense_q = dense(q), dense_k = dense(k), dense_v = dense(v);
+    const auto [out, log_sums, starts_q, starts_k, longest_q, longest_k, seed, offset, mask] =
+        at::_scaled_dot_product_cudnn_attention(dense_q, dense_k, dense_v, {}, /*compute_log_sumexp=*/true, 0.0,
+                                                /*is_causal=*/true, /*return_debug_mask=*/false);
+    context->save_for_backward({dense_q, dense_k, dense_v, out, log_sums, starts_q, starts_k, seed, offset});
+    return out.transpose(1, 2).reshape(q.sizes());
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const at::Tensor& q = saved[0];
+    const at::Tensor given =
+        gradients[0].contiguous().view({q.size(0), q.size(2), q.size(1), q.size(3)}).transpose(1, 2);
+    const auto [to_q, to_k, to_v] = at::_scaled_dot_product_cudnn_attention_backward(
+        given, q, saved[1], saved[2], saved[3], saved[4], saved[7], saved[8], {}, saved[5], saved[6], q.size(2),
+        q.size(2), 0.0, /*is_causal=*/true);
+    const auto packed = [](const at::Tensor& x) {
+      return x.transpose(1, 2).reshape({x.size(0) * x.size(2), x.size(1), x.size(3)});
+    };
+    return {packed(to_q), packed(to_k), packed(to_v), {}};
+  }
+};
+
 }  // namespace
 
 bool fused_norm_takes(std::int64_t dim) { return dim % 8 == 0 && dim >= 8 && dim <= 8192; }
@@ -288,6 +318,12 @@ bool flash_takes(const at::Tensor& q) {
 
 at::Tensor flash_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            const at::Tensor& starts, std::int64_t longest) {
+  const std::int64_t sequences = starts.numel() - 1;
+  // Another length means another plan of cuDNN's, which takes it long to make: a single sequence comes in all
+  // lengths, a batch of equal ones in few.
+  if (sequences > 1 && sequences * longest == q.size(0) && longest % 64 == 0 &&
+      (q.size(2) == 64 || q.size(2) == 128) && at::globalContext().userEnabledCuDNNSDP())
+    return DenseAttention::apply(q, k, v, sequences);
   return FlashAttention::apply(q, k, v, starts, longest);
 }
 

@@ -48,7 +48,8 @@ bool joinable(const std::vector<at::Tensor>& weights);
 at::Tensor joined_linear(const at::Tensor& x, const std::vector<at::Tensor>& weights,
                          const std::vector<at::Tensor>& biases);
 
-// Causal attention inside each sequence, by libtorch's flash attention. bf16 or f16, dim a multiple of 8 up to
+// Causal attention inside each sequence, by libtorch's flash attention, or cuDNN's where all are of one length (a
+// multiple of 64). bf16 or f16, dim a multiple of 8 up to
 // 256. `starts` [sequences + 1] int32 on the device, `longest` the longest sequence's length.
 bool flash_takes(const at::Tensor& q);
 at::Tensor flash_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

@@ -36,8 +36,16 @@ __global__ void __launch_bounds__(kBlock)
   if (vectors)
     for (std::int64_t i = threadIdx.x * 8; i < vocab; i += kBlock * 8) {
       const Eight<T> x = load8(row + i);
+      float highest = wide(x.at[0]);
 #pragma unroll
-      for (int e = 0; e < 8; ++e) take(wide(x.at[e]));
+      for (int e = 1; e < 8; ++e) highest = fmaxf(highest, wide(x.at[e]));
+      highest *= inverse_temperature;
+      if (highest > mine.top) {
+        mine.sum *= expf(mine.top - highest);
+        mine.top = highest;
+      }
+#pragma unroll
+      for (int e = 0; e < 8; ++e) mine.sum += expf(wide(x.at[e]) * inverse_temperature - mine.top);
     }
   else
     for (std::int64_t i = threadIdx.x; i < vocab; i += kBlock) take(wide(row[i]));

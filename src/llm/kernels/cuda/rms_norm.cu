@@ -94,14 +94,26 @@ __global__ void __launch_bounds__(kBlock)
       store8(to_x + row * dim + column, result);
     }
   }
+  // The block's part of the weight's gradient: over its groups, in their order, eight columns to a thread at a
+  // time.
+  constexpr int kGroups = kBlock / kGroup;
+  __shared__ Eight<float> parts[kGroups][kGroups > 1 ? kGroup : 1];
 #pragma unroll
   for (int i = 0; i < kVectors; ++i) {
     const int column = (i * kGroup + lane) * 8;
-    if (column >= dim) continue;
     Eight<float> part;
 #pragma unroll
     for (int e = 0; e < 8; ++e) part.at[e] = sums[i][e];
-    store8(to_weight + group * dim + column, part);
+    if constexpr (kGroups > 1) {
+      __syncthreads();
+      parts[threadIdx.x / kGroup][lane] = part;
+      __syncthreads();
+      if (threadIdx.x >= kGroup) continue;
+      for (int g = 1; g < kGroups; ++g)
+#pragma unroll
+        for (int e = 0; e < 8; ++e) part.at[e] += parts[g][lane].at[e];
+    }
+    if (column < dim) store8(to_weight + static_cast<std::int64_t>(blockIdx.x) * dim + column, part);
   }
 }
 
@@ -168,7 +180,7 @@ extern "C" int mc_rms_norm_forward(int type, const void* x, const void* add, con
 }
 
 extern "C" std::int64_t mc_rms_norm_groups(std::int64_t rows, std::int64_t dim) {
-  return static_cast<std::int64_t>(blocks_of(rows, dim)) * (dim <= 1024 ? kBlock / 32 : 1);
+  return blocks_of(rows, dim);
 }
 
 extern "C" int mc_rms_norm_backward(int type, const void* to_out, const void* to_sum, const void* x,

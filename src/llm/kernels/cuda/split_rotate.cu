@@ -1,13 +1,13 @@
 // Queries, keys and values out of their common product: norms by head, rotation, and the gradient of it all
-// in one pass. A warp takes one head of one row at a time; lane l holds elements of both halves of the head,
-// so that a rotation's pair is in one lane.
+// in one pass. A head of a row belongs to dim / 16 threads, each with eight neighbours of its first half and the
+// eight that they are rotated with.
 #include "llm/kernels/cuda/common.cuh"
 #include "llm/kernels/cuda/kernels.h"
 
 namespace musacoder::kernels {
 namespace {
 
-constexpr int kBlock = 256, kWarps = kBlock / 32, kBlocks = 1056;
+constexpr int kBlock = 256, kBlocks = 1056;
 
 template <typename T>
 struct Heads {
@@ -18,159 +18,180 @@ struct Heads {
   bool zero_centred;
 };
 
-// kPairs = dim / 64: of lane's pairs (a[i], b[i]), a at lane + 32 i, b half a head further.
-template <typename T, int kPairs>
-__device__ __forceinline__ void load_pairs(const T* head, int lane, float (&a)[kPairs], float (&b)[kPairs]) {
+struct Pairs {
+  float a[8], b[8];
+};
+template <typename T>
+__device__ __forceinline__ Pairs load_pairs(const T* head, int lane, int half) {
+  const Eight<T> low = load8(head + lane * 8), high = load8(head + half + lane * 8);
+  Pairs out;
 #pragma unroll
-  for (int i = 0; i < kPairs; ++i) {
-    a[i] = wide(head[lane + 32 * i]);
-    b[i] = wide(head[lane + 32 * (i + kPairs)]);
+  for (int e = 0; e < 8; ++e) {
+    out.a[e] = wide(low.at[e]);
+    out.b[e] = wide(high.at[e]);
   }
+  return out;
 }
-template <typename T, int kPairs>
-__device__ __forceinline__ void store_pairs(T* head, int lane, const float (&a)[kPairs],
-                                            const float (&b)[kPairs]) {
+template <typename T>
+__device__ __forceinline__ void store_pairs(T* head, int lane, int half, const Pairs& x) {
+  Eight<T> low, high;
 #pragma unroll
-  for (int i = 0; i < kPairs; ++i) {
-    head[lane + 32 * i] = narrow<T>(a[i]);
-    head[lane + 32 * (i + kPairs)] = narrow<T>(b[i]);
+  for (int e = 0; e < 8; ++e) {
+    low.at[e] = narrow<T>(x.a[e]);
+    high.at[e] = narrow<T>(x.b[e]);
   }
+  store8(head + lane * 8, low);
+  store8(head + half + lane * 8, high);
 }
-template <int kPairs>
-__device__ __forceinline__ float head_scale(const float (&a)[kPairs], const float (&b)[kPairs], float eps) {
+// Over the threads of a head.
+template <int kLanes>
+__device__ __forceinline__ float head_sum(float x) {
+#pragma unroll
+  for (int step = kLanes / 2; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
+  return x;
+}
+template <int kLanes>
+__device__ __forceinline__ float head_scale(const Pairs& x, float eps) {
   float squares = 0;
 #pragma unroll
-  for (int i = 0; i < kPairs; ++i) squares += a[i] * a[i] + b[i] * b[i];
-  return rsqrtf(warp_sum(squares) / (64 * kPairs) + eps);
+  for (int e = 0; e < 8; ++e) squares += x.a[e] * x.a[e] + x.b[e] * x.b[e];
+  return rsqrtf(head_sum<kLanes>(squares) / (16 * kLanes) + eps);
 }
 
-template <typename T, int kPairs>
+template <typename T, int kLanes>
 __global__ void __launch_bounds__(kBlock)
     split_forward(Heads<T> by, const T* qkv, T* q, T* k, T* v) {
-  constexpr int kDim = 64 * kPairs;
-  const int each = by.heads + 2 * by.kv_heads, lane = threadIdx.x % 32;
-  const std::int64_t item = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32;
-  if (item >= by.rows * each) return;
+  constexpr int kDim = 16 * kLanes, kHalf = kDim / 2;
+  const int each = by.heads + 2 * by.kv_heads, lane = threadIdx.x % kLanes;
+  const std::int64_t items = by.rows * each,
+                     mine = static_cast<std::int64_t>(blockIdx.x) * (kBlock / kLanes) + threadIdx.x / kLanes,
+                     item = mine < items ? mine : items - 1;  // all of a warp take part in its sums
   const std::int64_t row = item / each;
   const int head = static_cast<int>(item % each);
-  float a[kPairs], b[kPairs];
-  load_pairs<T, kPairs>(qkv + item * kDim, lane, a, b);
-  if (head >= by.heads + by.kv_heads) {
-    store_pairs<T, kPairs>(v + (row * by.kv_heads + head - by.heads - by.kv_heads) * kDim, lane, a, b);
+  const bool is_q = head < by.heads, is_v = head >= by.heads + by.kv_heads;
+  Pairs x = load_pairs(qkv + item * kDim, lane, kHalf);
+  const float scale = by.q_weight ? head_scale<kLanes>(x, by.eps) : 1.0f;
+  if (mine >= items) return;
+  if (is_v) {
+    store_pairs(v + (row * by.kv_heads + head - by.heads - by.kv_heads) * kDim, lane, kHalf, x);
     return;
   }
-  const bool is_q = head < by.heads;
   if (const T* weight = is_q ? by.q_weight : by.k_weight) {
-    const float scale = head_scale<kPairs>(a, b, by.eps);
-    float wa[kPairs], wb[kPairs];
-    load_pairs<T, kPairs>(weight, lane, wa, wb);
+    const Pairs w = load_pairs(weight, lane, kHalf);
 #pragma unroll
-    for (int i = 0; i < kPairs; ++i) {
+    for (int e = 0; e < 8; ++e) {
       if (by.zero_centred) {
-        a[i] = rounded<T>(a[i] * scale * (1 + wa[i]));
-        b[i] = rounded<T>(b[i] * scale * (1 + wb[i]));
+        x.a[e] = rounded<T>(x.a[e] * scale * (1 + w.a[e]));
+        x.b[e] = rounded<T>(x.b[e] * scale * (1 + w.b[e]));
       } else {
-        a[i] = rounded<T>(rounded<T>(a[i] * scale) * wa[i]);
-        b[i] = rounded<T>(rounded<T>(b[i] * scale) * wb[i]);
+        x.a[e] = rounded<T>(rounded<T>(x.a[e] * scale) * w.a[e]);
+        x.b[e] = rounded<T>(rounded<T>(x.b[e] * scale) * w.b[e]);
       }
     }
   }
-  float ca[kPairs], cb[kPairs], sa[kPairs], sb[kPairs];
-  load_pairs<T, kPairs>(by.cos + row * kDim, lane, ca, cb);
-  load_pairs<T, kPairs>(by.sin + row * kDim, lane, sa, sb);
+  const Pairs cos = load_pairs(by.cos + row * kDim, lane, kHalf), sin = load_pairs(by.sin + row * kDim, lane, kHalf);
 #pragma unroll
-  for (int i = 0; i < kPairs; ++i) {
-    const float low = a[i] * ca[i] - b[i] * sa[i];
-    b[i] = b[i] * cb[i] + a[i] * sb[i];
-    a[i] = low;
+  for (int e = 0; e < 8; ++e) {
+    const float low = x.a[e] * cos.a[e] - x.b[e] * sin.a[e];
+    x.b[e] = x.b[e] * cos.b[e] + x.a[e] * sin.b[e];
+    x.a[e] = low;
   }
-  store_pairs<T, kPairs>(is_q ? q + (row * by.heads + head) * kDim
-                              : k + (row * by.kv_heads + head - by.heads) * kDim,
-                         lane, a, b);
+  store_pairs(is_q ? q + (row * by.heads + head) * kDim : k + (row * by.kv_heads + head - by.heads) * kDim, lane,
+              kHalf, x);
 }
 
-template <typename T, int kPairs>
+// The weights' gradients are summed over what a thread sees, then over the block, whose part goes to `to_weights`.
+template <typename T, int kLanes>
 __global__ void __launch_bounds__(kBlock)
     split_backward(Heads<T> by, const T* to_q, const T* to_k, const T* to_v, const T* qkv, T* to_qkv,
                    float* to_weights) {
-  constexpr int kDim = 64 * kPairs;
-  const int each = by.heads + 2 * by.kv_heads, lane = threadIdx.x % 32;
-  const std::int64_t warp = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / 32,
-                     warps = static_cast<std::int64_t>(gridDim.x) * kWarps;
-  float sums[2][2][kPairs] = {};  // of q and k, of both halves
-  for (std::int64_t item = warp; item < by.rows * each; item += warps) {
+  constexpr int kDim = 16 * kLanes, kHalf = kDim / 2, kHeads = kBlock / kLanes;
+  const int each = by.heads + 2 * by.kv_heads, lane = threadIdx.x % kLanes;
+  const std::int64_t items = by.rows * each;
+  Pairs sums[2] = {};  // of q and k
+  for (std::int64_t first = static_cast<std::int64_t>(blockIdx.x) * kHeads; first < items;
+       first += static_cast<std::int64_t>(gridDim.x) * kHeads) {
+    const std::int64_t mine = first + threadIdx.x / kLanes, item = mine < items ? mine : items - 1;
+    const bool there = mine < items;
     const std::int64_t row = item / each;
     const int head = static_cast<int>(item % each);
-    float a[kPairs], b[kPairs];
-    if (head >= by.heads + by.kv_heads) {
-      load_pairs<T, kPairs>(to_v + (row * by.kv_heads + head - by.heads - by.kv_heads) * kDim, lane, a, b);
-      store_pairs<T, kPairs>(to_qkv + item * kDim, lane, a, b);
-      continue;
-    }
-    const bool is_q = head < by.heads;
-    load_pairs<T, kPairs>(is_q ? to_q + (row * by.heads + head) * kDim
-                               : to_k + (row * by.kv_heads + head - by.heads) * kDim,
-                          lane, a, b);
-    float ca[kPairs], cb[kPairs], sa[kPairs], sb[kPairs];
-    load_pairs<T, kPairs>(by.cos + row * kDim, lane, ca, cb);
-    load_pairs<T, kPairs>(by.sin + row * kDim, lane, sa, sb);
+    const bool is_q = head < by.heads, is_v = head >= by.heads + by.kv_heads;
+    Pairs g = load_pairs(is_q   ? to_q + (row * by.heads + head) * kDim
+                         : is_v ? to_v + (row * by.kv_heads + head - by.heads - by.kv_heads) * kDim
+                                : to_k + (row * by.kv_heads + head - by.heads) * kDim,
+                         lane, kHalf);
+    if (!is_v) {
+      const Pairs cos = load_pairs(by.cos + row * kDim, lane, kHalf),
+                  sin = load_pairs(by.sin + row * kDim, lane, kHalf);
 #pragma unroll
-    for (int i = 0; i < kPairs; ++i) {
-      const float low = a[i] * ca[i] + b[i] * sb[i];
-      b[i] = b[i] * cb[i] - a[i] * sa[i];
-      a[i] = low;
+      for (int e = 0; e < 8; ++e) {
+        const float low = g.a[e] * cos.a[e] + g.b[e] * sin.b[e];
+        g.b[e] = g.b[e] * cos.b[e] - g.a[e] * sin.a[e];
+        g.a[e] = low;
+      }
     }
-    if (const T* weight = is_q ? by.q_weight : by.k_weight) {
-      float xa[kPairs], xb[kPairs], wa[kPairs], wb[kPairs];
-      load_pairs<T, kPairs>(qkv + item * kDim, lane, xa, xb);
-      load_pairs<T, kPairs>(weight, lane, wa, wb);
-      const float scale = head_scale<kPairs>(xa, xb, by.eps);
+    if (by.q_weight) {  // all of a warp take part in the sums, those of values for nothing
+      Pairs x = load_pairs(qkv + item * kDim, lane, kHalf);
+      const Pairs w = load_pairs(is_q ? by.q_weight : by.k_weight, lane, kHalf);
+      const float scale = head_scale<kLanes>(x, by.eps);
+      Pairs slope = g;
       float dot = 0;
 #pragma unroll
-      for (int i = 0; i < kPairs; ++i) {
-        xa[i] *= scale;
-        xb[i] *= scale;
-        const float part_a = a[i] * xa[i], part_b = b[i] * xb[i];
-        sums[0][0][i] += is_q ? part_a : 0;
-        sums[0][1][i] += is_q ? part_b : 0;
-        sums[1][0][i] += is_q ? 0 : part_a;
-        sums[1][1][i] += is_q ? 0 : part_b;
-        a[i] *= by.zero_centred ? 1 + wa[i] : wa[i];
-        b[i] *= by.zero_centred ? 1 + wb[i] : wb[i];
-        dot += a[i] * xa[i] + b[i] * xb[i];
+      for (int e = 0; e < 8; ++e) {
+        x.a[e] *= scale;
+        x.b[e] *= scale;
+        const float part_a = there && !is_v ? g.a[e] * x.a[e] : 0.0f,
+                    part_b = there && !is_v ? g.b[e] * x.b[e] : 0.0f;
+        sums[0].a[e] += is_q ? part_a : 0.0f;
+        sums[0].b[e] += is_q ? part_b : 0.0f;
+        sums[1].a[e] += is_q ? 0.0f : part_a;
+        sums[1].b[e] += is_q ? 0.0f : part_b;
+        slope.a[e] *= by.zero_centred ? 1 + w.a[e] : w.a[e];
+        slope.b[e] *= by.zero_centred ? 1 + w.b[e] : w.b[e];
+        dot += slope.a[e] * x.a[e] + slope.b[e] * x.b[e];
       }
-      const float mean = warp_sum(dot) / kDim;
+      const float mean = head_sum<kLanes>(dot) / kDim;
+      if (!is_v)
 #pragma unroll
-      for (int i = 0; i < kPairs; ++i) {
-        a[i] = scale * (a[i] - xa[i] * mean);
-        b[i] = scale * (b[i] - xb[i] * mean);
-      }
+        for (int e = 0; e < 8; ++e) {
+          g.a[e] = scale * (slope.a[e] - x.a[e] * mean);
+          g.b[e] = scale * (slope.b[e] - x.b[e] * mean);
+        }
     }
-    store_pairs<T, kPairs>(to_qkv + item * kDim, lane, a, b);
+    if (there) store_pairs(to_qkv + item * kDim, lane, kHalf, g);
   }
   if (!to_weights) return;
+  __shared__ float parts[kHeads][kDim];
 #pragma unroll
-  for (int part = 0; part < 2; ++part)
-    store_pairs<float, kPairs>(to_weights + (warp * 2 + part) * kDim, lane, sums[part][0], sums[part][1]);
+  for (int part = 0; part < 2; ++part) {
+    __syncthreads();
+    store_pairs(parts[threadIdx.x / kLanes], lane, kHalf, sums[part]);
+    __syncthreads();
+    for (int column = threadIdx.x; column < kDim; column += kBlock) {
+      float sum = 0;
+#pragma unroll
+      for (int i = 0; i < kHeads; ++i) sum += parts[i][column];
+      to_weights[(static_cast<std::int64_t>(blockIdx.x) * 2 + part) * kDim + column] = sum;
+    }
+  }
 }
 
 int blocks_of(std::int64_t rows) {
-  // A row has three heads at the least; fewer rows than blocks take some of the warps only.
-  return static_cast<int>(rows < kBlocks ? (rows > 0 ? rows : 1) : kBlocks);
+  const std::int64_t blocks = (rows + 3) / 4;  // a row has three heads at the least; more blocks than work do nothing
+  return static_cast<int>(blocks < 1 ? 1 : blocks < kBlocks ? blocks : kBlocks);
 }
 
-template <typename T, int kPairs>
+template <typename T, int kLanes>
 int forward(const Heads<T>& by, const void* qkv, void* q, void* k, void* v, void* stream) {
-  const std::int64_t items = by.rows * (by.heads + 2 * by.kv_heads);
-  split_forward<T, kPairs>
-      <<<static_cast<unsigned>((items + kWarps - 1) / kWarps), kBlock, 0, stream_of(stream)>>>(
-          by, static_cast<const T*>(qkv), static_cast<T*>(q), static_cast<T*>(k), static_cast<T*>(v));
+  const std::int64_t items = by.rows * (by.heads + 2 * by.kv_heads), each = kBlock / kLanes;
+  split_forward<T, kLanes><<<static_cast<unsigned>((items + each - 1) / each), kBlock, 0, stream_of(stream)>>>(
+      by, static_cast<const T*>(qkv), static_cast<T*>(q), static_cast<T*>(k), static_cast<T*>(v));
   return launched();
 }
-template <typename T, int kPairs>
+template <typename T, int kLanes>
 int backward(const Heads<T>& by, const void* to_q, const void* to_k, const void* to_v, const void* qkv,
              void* to_qkv, float* to_weights, void* stream) {
-  split_backward<T, kPairs><<<blocks_of(by.rows), kBlock, 0, stream_of(stream)>>>(
+  split_backward<T, kLanes><<<blocks_of(by.rows), kBlock, 0, stream_of(stream)>>>(
       by, static_cast<const T*>(to_q), static_cast<const T*>(to_k), static_cast<const T*>(to_v),
       static_cast<const T*>(qkv), static_cast<T*>(to_qkv), to_weights);
   return launched();
@@ -200,32 +221,31 @@ extern "C" int mc_split_rotate_forward(int type, const void* qkv, const void* q_
                                        const void* cos, const void* sin, void* q, void* k, void* v,
                                        std::int64_t rows, std::int64_t heads, std::int64_t kv_heads,
                                        std::int64_t dim, float eps, int zero_centred, void* stream) {
-  const auto run = [&](auto by) -> int {
-    if (dim == 64) return forward<std::remove_const_t<std::remove_pointer_t<decltype(by.cos)>>, 1>(by, qkv, q, k, v, stream);
-    if (dim == 128) return forward<std::remove_const_t<std::remove_pointer_t<decltype(by.cos)>>, 2>(by, qkv, q, k, v, stream);
-    if (dim == 256) return forward<std::remove_const_t<std::remove_pointer_t<decltype(by.cos)>>, 4>(by, qkv, q, k, v, stream);
+  const auto run = [&]<typename T>(const Heads<T>& by) -> int {
+    if (dim == 64) return forward<T, 4>(by, qkv, q, k, v, stream);
+    if (dim == 128) return forward<T, 8>(by, qkv, q, k, v, stream);
+    if (dim == 256) return forward<T, 16>(by, qkv, q, k, v, stream);
     return cudaErrorInvalidValue;
   };
-  return type == musacoder::llm::kBF16 ? run(heads_of<bf16>(q_weight, k_weight, cos, sin, rows, heads, kv_heads, eps, zero_centred != 0))
-                                       : run(heads_of<float>(q_weight, k_weight, cos, sin, rows, heads, kv_heads, eps, zero_centred != 0));
+  if (type == musacoder::llm::kBF16)
+    return run(heads_of<bf16>(q_weight, k_weight, cos, sin, rows, heads, kv_heads, eps, zero_centred != 0));
+  return run(heads_of<float>(q_weight, k_weight, cos, sin, rows, heads, kv_heads, eps, zero_centred != 0));
 }
 
-extern "C" std::int64_t mc_split_rotate_groups(std::int64_t rows) {
-  return static_cast<std::int64_t>(blocks_of(rows)) * kWarps;
-}
+extern "C" std::int64_t mc_split_rotate_groups(std::int64_t rows) { return blocks_of(rows); }
 
 extern "C" int mc_split_rotate_backward(int type, const void* to_q, const void* to_k, const void* to_v,
                                         const void* qkv, const void* q_weight, const void* k_weight,
                                         const void* cos, const void* sin, void* to_qkv, float* to_weights,
                                         std::int64_t rows, std::int64_t heads, std::int64_t kv_heads,
                                         std::int64_t dim, float eps, int zero_centred, void* stream) {
-  const auto run = [&](auto by) -> int {
-    using T = std::remove_const_t<std::remove_pointer_t<decltype(by.cos)>>;
-    if (dim == 64) return backward<T, 1>(by, to_q, to_k, to_v, qkv, to_qkv, to_weights, stream);
-    if (dim == 128) return backward<T, 2>(by, to_q, to_k, to_v, qkv, to_qkv, to_weights, stream);
-    if (dim == 256) return backward<T, 4>(by, to_q, to_k, to_v, qkv, to_qkv, to_weights, stream);
+  const auto run = [&]<typename T>(const Heads<T>& by) -> int {
+    if (dim == 64) return backward<T, 4>(by, to_q, to_k, to_v, qkv, to_qkv, to_weights, stream);
+    if (dim == 128) return backward<T, 8>(by, to_q, to_k, to_v, qkv, to_qkv, to_weights, stream);
+    if (dim == 256) return backward<T, 16>(by, to_q, to_k, to_v, qkv, to_qkv, to_weights, stream);
     return cudaErrorInvalidValue;
   };
-  return type == musacoder::llm::kBF16 ? run(heads_of<bf16>(q_weight, k_weight, cos, sin, rows, heads, kv_heads, eps, zero_centred != 0))
-                                       : run(heads_of<float>(q_weight, k_weight, cos, sin, rows, heads, kv_heads, eps, zero_centred != 0));
+  if (type == musacoder::llm::kBF16)
+    return run(heads_of<bf16>(q_weight, k_weight, cos, sin, rows, heads, kv_heads, eps, zero_centred != 0));
+  return run(heads_of<float>(q_weight, k_weight, cos, sin, rows, heads, kv_heads, eps, zero_centred != 0));
 }
