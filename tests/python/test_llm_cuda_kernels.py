@@ -19,7 +19,16 @@ import pytest
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "src"
 MUSACODER = pathlib.Path(os.environ.get("MUSACODER_PROGRAM", ROOT / "build" / "musacoder"))
-MODULES = ("rms_norm", "split_rotate", "swiglu", "logprob", "adamw")
+MODULES = (
+    "rms_norm",
+    "split_rotate",
+    "swiglu",
+    "logprob",
+    "adamw",
+    "row_linear",
+    "paged_attention",
+    "pick",
+)
 
 TASK = """
 import torch
@@ -49,6 +58,7 @@ from torch.utils.cpp_extension import load_inline
 cuda_source = r'''
 #include <torch/extension.h>
 #include <cmath>
+#include <cstring>
 #include <vector>
 {constants}
 {kernels}
@@ -86,7 +96,8 @@ def separated(source, name):
 
 def candidate_source(module, case, constants):
     seen = set()
-    parts = [inlined(SOURCES / "llm/kernels/cuda" / name, seen) for name in ("common.cuh", "kernels.h")]
+    headers = ["common.cuh", getattr(module, "HEADER", "kernels.h")]
+    parts = [inlined(SOURCES / "llm/kernels/cuda" / name, seen) for name in headers]
     for name in module.KERNELS:
         stem = name.removesuffix(".cu") + "_source"
         source = separated(inlined(SOURCES / "llm/kernels/cuda" / name, seen), stem)
@@ -117,7 +128,7 @@ def all_cases():
         module = importlib.import_module(f"llm_kernels.{name}")
         for case in module.CASES:
             for number, sizes in enumerate(module.SIZES):
-                for dtype in ("float32", "bfloat16"):
+                for dtype in getattr(module, "TYPES", ("float32", "bfloat16")):
                     out[f"{name}-{case}-{number}-{dtype}"] = (module, case, sizes, dtype)
     return out
 
