@@ -36,7 +36,9 @@ at::Tensor linear(const at::Tensor& x, const Linear& by, Rows rows) {
 
 at::Tensor rms_norm(const at::Tensor& x, const Norm& by, Rows rows) {
   if (fused(x, by, rows)) return fused_rms_norm(x, {by.weight, by.eps});
-  if (rows == Rows::kIndependent && !by.centred) return row_rms_norm(x, by.weight, by.eps);
+  // With a weight of another type the product is in the wider one, as with `transformers`.
+  if (rows == Rows::kIndependent && !by.centred && by.weight.scalar_type() == x.scalar_type())
+    return row_rms_norm(x, by.weight, by.eps);
   const at::Tensor wide = widened(x);
   const at::Tensor scale =
       rows == Rows::kIndependent ? row_scale(x, by.eps) : at::rsqrt(wide.square().mean(-1, true) + by.eps);
