@@ -1,7 +1,9 @@
 // The `musacoder` program: reads the command line, calls one function of commands.h, returns its exit code.
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <system_error>
 
 #include "cli/commands.h"
 #include "cli/completion.h"
@@ -369,6 +371,9 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
+  } catch (const std::system_error& error) {  // of a print: whoever reads our output has gone (| head), or the disk is full
+    if (error.code().value() != EPIPE) std::fprintf(stderr, "musacoder: the output cannot be written: %s\n", error.what());
+    return 3;
   }
   return code;
 }
