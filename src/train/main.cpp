@@ -1,9 +1,13 @@
 // The `musacoder-train` program: reads the command line, calls one function, returns its exit code.
 #include <CLI/CLI.hpp>
 
+#include "train/bench.h"
+#include "train/config/sft_config.h"
 #include "train/generate.h"
+#include "train/memory_plan.h"
 #include "train/parity.h"
 #include "train/serve.h"
+#include "train/sft/sft.h"
 
 namespace {
 
@@ -23,12 +27,31 @@ void add_engine_options(CLI::App* app, musacoder::llm::EngineOptions& options) {
          "weights and cache: keep (as in the file, quantised ones of GGUF in their blocks), f32, bf16")
       ->capture_default_str()
       ->check(CLI::IsMember({"keep", "f32", "bf16"}));
+  app->add_option("--device", options.device, "cpu, cuda or cuda:N")->capture_default_str();
   app->add_option("--adapter", options.adapter, "folder of LoRA adapters in peft's layout");
   app->add_option("--cache-tokens", options.cache_tokens, "room for all running answers and their prompts")
       ->capture_default_str();
   app->add_option("--max-running", options.max_running, "answers at a time")->capture_default_str();
   app->add_option("--step-tokens", options.step_tokens, "tokens in one pass of the model")
       ->capture_default_str();
+  app->add_flag("!--no-prefix-sharing", options.share_prefixes,
+                "read every prompt whole, even where an earlier one began alike");
+  app->add_option("--prefix-states", options.prefix_states,
+                  "DeltaNet models: states kept for prompts that begin alike")
+      ->capture_default_str();
+}
+
+int run_sft_command(const musacoder::train::SftOptions& options, bool keys) {
+  if (keys) {
+    musacoder::train::SftConfig defaults;
+    fmt::print("{}", musacoder::train::config_markdown(musacoder::train::sft_keys(defaults)));
+    return 0;
+  }
+  if (options.config.empty())
+    return finish("sft", musacoder::fail(musacoder::Code::kInvalidArgument, "name a TOML file"));
+  const auto outcome = musacoder::train::run_sft(options);
+  if (!outcome) return finish("sft", musacoder::Status(tl::unexpect, outcome.error()));
+  return outcome->stopped ? 4 : 0;
 }
 
 void add_generate_options(CLI::App* app, musacoder::train::GenerateOptions& options) {
@@ -116,6 +139,41 @@ void add_serve_options(CLI::App* app, musacoder::train::ServeModelOptions& optio
       "you?\"}]}'");
 }
 
+void add_bench_options(CLI::App* app, musacoder::train::BenchOptions& options) {
+  app->add_option("--model", options.model, "folder in Hugging Face's layout, or a GGUF file")->required();
+  app->add_option("--device", options.device, "cpu, cuda or cuda:N")->capture_default_str();
+  app->add_option("--type", options.type, "of weights and activations: bf16, f32")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"bf16", "f32"}));
+  app->add_option("--batch", options.batch, "sequences")->capture_default_str()->check(CLI::PositiveNumber);
+  app->add_option("--length", options.length, "tokens of each")->capture_default_str()->check(CLI::Range(2, 1 << 20));
+  app->add_option("--steps", options.steps, "timed")->capture_default_str()->check(CLI::PositiveNumber);
+  app->add_option("--warm-up", options.warm_up, "steps before")->capture_default_str()->check(CLI::NonNegativeNumber);
+  app->add_option("--lr", options.learning_rate, "learning rate")->capture_default_str();
+  app->add_flag("--recompute", options.recompute, "activation checkpointing");
+  app->add_option("--trace", options.trace, "write a trace of one more step here, for chrome://tracing");
+  app->footer("Example: musacoder-train bench --model DIR --device cuda --batch 32 --length 1024");
+}
+
+void add_plan_options(CLI::App* app, musacoder::train::PlanOptions& options) {
+  app->add_option("--model", options.model, "folder in Hugging Face's layout, or its config.json alone")
+      ->required();
+  app->add_option("--type", options.type, "what is computed in: bf16, f32")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"bf16", "f32"}));
+  app->add_option("--tokens", options.tokens, "of one training pass")->capture_default_str();
+  app->add_flag("--recompute", options.recompute, "keep the layers' inputs only");
+  app->add_option("--lora-rank", options.lora_rank, "train adapters on all linears; 0: train all weights")
+      ->capture_default_str();
+  app->add_option("--processes", options.processes, "that divide the optimizer's state")
+      ->capture_default_str();
+  app->add_flag("--shard-parameters", options.shard_parameters, "divide weights and gradients too");
+  app->add_option("--samples", options.samples, "running at a time in generation")->capture_default_str();
+  app->add_option("--context", options.context, "tokens of each, prompt and answer")->capture_default_str();
+  app->add_flag("--json", options.json, "one JSON object, in bytes");
+  app->footer("Example: musacoder-train plan --model Qwen3.5-9B/config.json --tokens 40960 --recompute");
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -123,7 +181,9 @@ int main(int argc, char** argv) {
       "Language models for MusaCoder: generation and training on libtorch.\n"
       "Example: musacoder-train generate --model DIR --prompt 'The capital of France is'",
       "musacoder-train");
-  app.footer("Exit codes: 0 done, 2 wrong usage or input, 3 resources or a fault of the program.");
+  app.footer(
+      "Exit codes: 0 done, 2 wrong usage or input, 3 resources or a fault of the program, 4 stopped by a "
+      "signal.");
   app.require_subcommand(1);
 
   std::string model, input, out;
@@ -144,9 +204,34 @@ int main(int argc, char** argv) {
   CLI::App* serve = app.add_subcommand("serve-model", "a model behind OpenAI's HTTP API");
   add_serve_options(serve, serving);
 
+  musacoder::train::SftOptions tuning;
+  bool keys = false;
+  CLI::App* sft =
+      app.add_subcommand("sft", "fine-tune a model on conversations and texts (docs/training.md)");
+  sft->add_option("config", tuning.config, "TOML file; every key is in docs/training.md");
+  sft->add_option("--set", tuning.assignments, "key=value over the file's; may be given several times")
+      ->take_all()
+      ->allow_extra_args(false);
+  sft->add_flag("--dry-run", tuning.dry_run, "read model and data, say what would be trained, and end");
+  sft->add_flag("--keys", keys, "print the table of all keys");
+  sft->footer(
+      "Ends with 4 when a signal stopped it behind a step and its checkpoint; the same command goes on.\n"
+      "Example: musacoder-train sft configs/sft-smollm2.toml --set run.dir=runs/first --set "
+      "optimizer.lr=3e-5");
+  musacoder::train::BenchOptions benched;
+  CLI::App* bench = app.add_subcommand("bench", "how fast a model trains here");
+  add_bench_options(bench, benched);
+
+  musacoder::train::PlanOptions planning;
+  CLI::App* plan = app.add_subcommand("plan", "say what a model takes in memory, from its configuration");
+  add_plan_options(plan, planning);
+
   CLI11_PARSE(app, argc, argv);
+  if (bench->parsed()) return finish("bench", musacoder::train::run_bench(benched));
   if (parity->parsed()) return finish("parity", musacoder::train::run_parity(model, input, out));
   if (generate->parsed()) return finish("generate", musacoder::train::run_generate(generating));
   if (serve->parsed()) return finish("serve-model", musacoder::train::run_serve_model(std::move(serving)));
+  if (sft->parsed()) return run_sft_command(tuning, keys);
+  if (plan->parsed()) return finish("plan", musacoder::train::run_plan(planning));
   return 2;
 }

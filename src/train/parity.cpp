@@ -11,6 +11,7 @@
 #include "llm/checkpoint/atomic_folder.h"
 #include "llm/checkpoint/safetensors.h"
 #include "llm/checkpoint/strict_json.h"
+#include "llm/kernels/cuda/load.h"
 #include "llm/model/decoder.h"
 #include "llm/model/logprobs.h"
 #include "llm/torch.h"
@@ -31,7 +32,7 @@ Status write_tensors(std::vector<Named> all, const std::string& path) {
   std::vector<TensorView> views;
   std::vector<std::string_view> pieces = {{}};
   for (Named& one : all) {
-    one.tensor = one.tensor.detach().to(at::kFloat).contiguous();
+    one.tensor = one.tensor.detach().to(at::kCPU, at::kFloat).contiguous();
     const std::string_view bytes(static_cast<const char*>(one.tensor.const_data_ptr()), one.tensor.nbytes());
     views.push_back({one.name, DType::kF32, one.tensor.sizes().vec(), bytes});
     pieces.push_back(bytes);
@@ -69,28 +70,38 @@ Result<std::vector<std::vector<std::int64_t>>> read_sequences(const json& input,
 Status check_keys(const json& input, const std::string& where) {
   for (const auto& [key, value] : input.items())
     if (key != "sequences" && key != "type" && key != "chunk_bytes" && key != "recompute" && key != "adamw" &&
-        key != "lora")
-      return fail(Code::kInvalidArgument,
-                  "{}: \"{}\" is not known; known are sequences, type, chunk_bytes, recompute, adamw, lora",
-                  where, key);
+        key != "lora" && key != "device")
+      return fail(
+          Code::kInvalidArgument,
+          "{}: \"{}\" is not known; known are sequences, type, device, chunk_bytes, recompute, adamw, lora",
+          where, key);
   return ok();
+}
+
+Result<WeightType> weight_type(const json& input, const std::string& where) {
+  const std::string given = input.value("type", "f32");
+  for (const auto& [name, type] :
+       {std::pair{"f32", WeightType::kF32}, {"bf16", WeightType::kBF16}, {"f64", WeightType::kF64}})
+    if (given == name) return type;
+  return fail(Code::kInvalidArgument, "{}: type '{}' is not known; give f32, bf16 or f64", where, given);
 }
 
 Status compute(const std::string& model, const json& input, const std::string& where,
                const std::string& out) {
   MC_RETURN_IF_ERROR(check_keys(input, where));
-  const bool brain = input.value("type", "f32") == "bf16";
-  MC_ASSIGN_OR_RETURN(const Weights weights,
-                      Weights::open(model, {.type = brain ? WeightType::kBF16 : WeightType::kF32,
-                                            .trainable = !input.contains("lora")}));
+  MC_ASSIGN_OR_RETURN(const WeightType type, weight_type(input, where));
+  MC_ASSIGN_OR_RETURN(const at::Device device, open_device(input.value("device", "cpu")));
+  MC_ASSIGN_OR_RETURN(
+      const Weights weights,
+      Weights::open(model, {.type = type, .trainable = !input.contains("lora"), .device = device}));
   MC_ASSIGN_OR_RETURN(const auto sequences, read_sequences(input, where, weights.config().vocab));
   std::optional<Lora> lora;
   if (const auto folder = input.find("lora"); folder != input.end()) {
     MC_ASSIGN_OR_RETURN(lora, Lora::open(weights, folder->get<std::string>()));
   }
   const Decoder decoder(weights, lora ? &*lora : nullptr);
-  const Packed batch = pack(sequences);
-  const at::Tensor targets = next_tokens(batch);
+  const Packed on_host = pack(sequences), batch = on_device(on_host, device);
+  const at::Tensor targets = next_tokens(on_host).to(device);
   PackedAttention attention(batch);
   const std::vector<std::string> names = lora ? lora->names() : weights.names();
   std::vector<at::Tensor> parameters;

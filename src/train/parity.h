@@ -9,7 +9,7 @@
 // weight_decay, steps: default 1; max_grad_norm: default none) `step.NAME`, the weights after that many steps
 // on the same batch. "chunk_bytes" sets the size of logit chunks, "recompute": true turns activation
 // checkpointing on, "lora": "FOLDER" puts a peft adapter on the model and trains only that. Weights are
-// float32 unless "type" is "bf16".
+// float32 unless "type" is "bf16", on the CPU unless "device" names another.
 #pragma once
 
 #include <string>

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "llm/kernels/cpu_kernels.h"
+#include "llm/kernels/delta_rows.h"
 
 namespace musacoder::llm {
 
@@ -56,6 +57,18 @@ at::Tensor CachedAttention::attend(std::int64_t layer, const at::Tensor& q, cons
     }
   });
   return out.to(q.scalar_type());
+}
+
+at::Tensor CachedAttention::delta(std::int64_t layer, const DeltaInput& input) {
+  std::vector<DeltaSpan> spans;
+  for (std::size_t i = 0; i < rows_.size(); ++i) {
+    const std::int32_t slot = rows_[i].state;
+    if (i == 0 || slot != rows_[i - 1].state)
+      spans.push_back(
+          {static_cast<std::int64_t>(i), 0, states_.window(slot, layer), states_.state(slot, layer)});
+    ++spans.back().count;
+  }
+  return delta_rows(input.sizes, input.mixed, input.taps, input.decay, input.beta, spans);
 }
 
 }  // namespace musacoder::llm

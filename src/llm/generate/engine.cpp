@@ -11,8 +11,12 @@
 #include "base/files.h"
 #include "llm/checkpoint/strict_json.h"
 #include "llm/generate/cached_attention.h"
+#include "llm/generate/cuda_step.h"
+#include "llm/generate/delta_states.h"
 #include "llm/generate/kv_cache.h"
+#include "llm/generate/prefix_tree.h"
 #include "llm/generate/stop_text.h"
+#include "llm/kernels/cuda/load.h"
 #include "llm/kernels/row_ops.h"
 #include "llm/model/decoder.h"
 #include "llm/torch.h"
@@ -27,6 +31,7 @@ struct Sample {
   }
   int index;
   PageTable table;
+  std::int32_t state = -1;  // slot of its DeltaNet states
   std::vector<TokenId> answer;
   std::optional<StreamDecoder> stream;
   StopText stop;
@@ -35,11 +40,15 @@ struct Sample {
 struct Running {
   std::uint64_t id = 0;
   GenerateRequest request;
-  std::int64_t prefilled = 0;   // tokens of the prompt that are in the cache
-  PageTable prompt;             // until the samples take it over
+  std::int64_t prefilled = 0;  // tokens of the prompt that are in the cache
+  PageTable prompt;            // until the samples take it over
+  std::int32_t state = -1;     // until the samples take it over
+  std::vector<std::int64_t>
+      snapshots;                // lengths of the prompt at which its state is to be kept, the next one last
   std::vector<Sample> samples;  // those that have not ended; none while the prompt is read first
   std::int64_t reserved = 0;    // pages it may still take
-  // The prompt is not in the cache: it has just come, or its weights were swapped. Then there may be samples
+  std::uint64_t epoch = 0;      // of the prefixes, in which it began to be read
+  // The prompt is not in the cache: it has just come, or weights were swapped. Then there may be samples
   // already.
   bool reading() const { return prefilled < static_cast<std::int64_t>(request.prompt.size()); }
   bool fresh() const { return reading() && samples.empty(); }
@@ -63,6 +72,16 @@ std::set<TokenId> end_ids(const std::string& model, const ModelConfig& config, c
   return out;
 }
 
+// Penalties and biases are applied on the host, from the device's logits.
+bool sampled_on_device(const SamplingParams& by) {
+  return by.repetition_penalty == 1 && by.presence_penalty == 0 && by.frequency_penalty == 0 &&
+         by.logit_bias.empty();
+}
+
+tl::unexpected<Error> no_adapters() {
+  return fail(Code::kUnsupported, "adapters are not built for generation on a GPU");
+}
+
 class CpuEngine : public Engine {
  public:
   CpuEngine(const std::string& model, const Weights& weights, const Lora* lora,
@@ -72,7 +91,9 @@ class CpuEngine : public Engine {
         tokenizer_(std::move(tokenizer)),
         sampler_(vocabulary()),
         cache_(weights.config(), decoder_.head().scalar_type() == at::kBFloat16 ? at::kBFloat16 : at::kFloat,
-               options.cache_tokens),
+               options.cache_tokens, decoder_.head().device()),
+        states_(weights.config(), options.max_running + kept_states()),
+        prefixes_(cache_, states_, has_states(), kept_states()),
         ends_(end_ids(model, weights.config(), this->tokenizer())) {}
 
   const Tokenizer* tokenizer() const override { return tokenizer_ ? &*tokenizer_ : nullptr; }
@@ -83,7 +104,7 @@ class CpuEngine : public Engine {
   bool idle() const override { return waiting_.empty() && running_.empty(); }
   Counts counts() const override {
     Counts out = counts_;
-    out.free_tokens = cache_.free_pages() * kPage;
+    out.free_tokens = room() * kPage;
     return out;
   }
 
@@ -92,6 +113,8 @@ class CpuEngine : public Engine {
   Result<std::vector<TokenEvent>> step() override;
   Status swap_weights(const WeightSwap& swap) override;
   std::int64_t version() const override { return version_; }
+  // To be called once before all else when the weights lie on a GPU.
+  Status use_device(const Weights& weights);
 
  private:
   struct Row {  // one row of a step
@@ -101,15 +124,30 @@ class CpuEngine : public Engine {
     std::int64_t position;
     bool wanted;  // its logits are
   };
+  bool has_states() const { return decoder_.config().count(LayerKind::kDelta) > 0; }
+  int kept_states() const { return has_states() && options_.share_prefixes ? options_.prefix_states : 0; }
+  bool may_keep(const Running& one) const {
+    return options_.share_prefixes && one.epoch == prefixes_.epoch();
+  }
+  std::int64_t room() const { return cache_.free_pages() + cache_.idle_pages(); }
   static std::int64_t pages_of(const GenerateRequest& request, std::int64_t samples);
   std::int64_t reserved() const;
   int slots() const;
   void admit();
+  bool admit(Running& running);
   std::vector<Row> plan();
   at::Tensor logits_of(const std::vector<Row>& rows);
+  void keep_prefix(Running& running);
+  void keep_answer(Running& running, Sample& sample);
   void start_samples(Running& running);
-  void forget_cache(Running& running);
-  Status sample_into(Running& running, Sample& sample, const float* logits, std::vector<TokenEvent>& events);
+  void release(Sample& sample);
+  void release(Running& running);
+  void read_again();
+  Result<std::unique_ptr<CudaStep>> device_step(const Weights& weights) const;
+  Sampled pick(const Running& running, const Sample& sample, const float* logits);
+  Status sample_into(Running& running, Sample& sample, const Sampled& next, const float* logits,
+                     std::vector<TokenEvent>& events);
+  std::vector<Sampled> sampled_of(const std::vector<Row>& rows);
   void remove_ended();
 
   EngineOptions options_;
@@ -117,12 +155,15 @@ class CpuEngine : public Engine {
   std::optional<Tokenizer> tokenizer_;
   Sampler sampler_;
   KvCache cache_;
+  DeltaStates states_;
+  PrefixTree prefixes_;
   std::set<TokenId> ends_;
   std::deque<Running> waiting_;
   std::deque<Running> running_;  // in the order of add(); a deque, so that pointers of a step's rows stay
   std::uint64_t next_id_ = 1;
   std::int64_t version_ = 0;
   Counts counts_;
+  std::unique_ptr<CudaStep> device_;  // null: on the CPU
 };
 
 // The prompt's full pages are shared, every sample has the rest to itself.
@@ -187,20 +228,44 @@ void CpuEngine::cancel(std::uint64_t request) {
   std::erase_if(waiting_, [&](const Running& one) { return one.id == request; });
   std::erase_if(running_, [&](Running& one) {
     if (one.id != request) return false;
-    cache_.release(one.prompt);
-    for (Sample& sample : one.samples) cache_.release(sample.table);
+    release(one);
     return true;
   });
 }
 
+// Takes over what an earlier request has read, if there is room for the rest.
+bool CpuEngine::admit(Running& running) {
+  const std::vector<TokenId>& prompt = running.request.prompt;
+  PrefixTree::Found found;
+  if (options_.share_prefixes) found = prefixes_.find(prompt);
+  const auto shared = static_cast<std::int64_t>(found.pages.size());
+  running.prompt = cache_.begin_with(std::move(found.pages));  // no longer idle: counted before the room is
+  const std::int64_t pages = pages_of(running.request, running.slots()) - shared;
+  if (reserved() + pages > room()) {
+    cache_.release(running.prompt);
+    return false;
+  }
+  running.reserved = pages;
+  running.epoch = prefixes_.epoch();
+  running.prefilled = running.prompt.length;
+  counts_.reused_tokens += running.prefilled;
+  running.state = states_.take();
+  if (found.state >= 0) states_.copy(found.state, running.state);
+  if (kept_states() > 0) {
+    const auto last = (static_cast<std::int64_t>(prompt.size()) - 1) / kPage;
+    // Where another prompt has been the same so far and no state was kept, more may come that are; and at the
+    // end, for the same prompt again.
+    for (const std::int64_t page : {last, found.known})
+      if (page > shared && (running.snapshots.empty() || page < last))
+        running.snapshots.push_back(page * kPage);
+  }
+  return true;
+}
+
 void CpuEngine::admit() {
   while (!waiting_.empty()) {
-    const std::int64_t pages = pages_of(waiting_.front().request, waiting_.front().request.samples);
-    if (slots() + waiting_.front().request.samples > options_.max_running ||
-        reserved() + pages > cache_.free_pages())
-      return;
+    if (slots() + waiting_.front().slots() > options_.max_running || !admit(waiting_.front())) return;
     running_.push_back(std::move(waiting_.front()));
-    running_.back().reserved = pages;
     waiting_.pop_front();
   }
 }
@@ -227,16 +292,15 @@ std::vector<CpuEngine::Row> CpuEngine::plan() {
       }
   for (Running& one : running_) {
     const auto prompt = static_cast<std::int64_t>(one.request.prompt.size());
-    for (; one.prefilled < prompt && !full(); ++one.prefilled)
+    const std::int64_t until = one.snapshots.empty() ? prompt : one.snapshots.back();
+    for (; one.prefilled < until && !full(); ++one.prefilled)
       rows.push_back({&one, nullptr, one.request.prompt[static_cast<std::size_t>(one.prefilled)],
-                      one.prefilled, one.prefilled + 1 == prompt});
+                      one.prefilled, one.prefilled + 1 == prompt && one.samples.empty()});
   }
-  const std::int64_t free = cache_.free_pages();
-  std::int64_t before = free;
   for (const Row& row : rows) {
+    const std::int64_t before = room();
     cache_.extend(row.sample ? row.sample->table : row.owner->prompt, row.position + 1);
-    row.owner->reserved -= before - cache_.free_pages();
-    before = cache_.free_pages();
+    row.owner->reserved -= before - room();
   }
   return rows;
 }
@@ -249,55 +313,149 @@ at::Tensor CpuEngine::logits_of(const std::vector<Row>& rows) {
   for (std::size_t i = 0; i < rows.size(); ++i) {
     ids.push_back(rows[i].token);
     positions.push_back(rows[i].position);
-    cached.push_back({rows[i].sample ? &rows[i].sample->table : &rows[i].owner->prompt, rows[i].position});
+    if (const Sample* sample = rows[i].sample)
+      cached.push_back({&sample->table, rows[i].position, sample->state});
+    else
+      cached.push_back({&rows[i].owner->prompt, rows[i].position, rows[i].owner->state});
     if (rows[i].wanted) wanted.push_back(static_cast<std::int64_t>(i));
   }
   batch.ids = at::tensor(ids, at::kLong);
   batch.positions = at::tensor(positions, at::kLong);
-  CachedAttention attention(cache_, std::move(cached));
+  CachedAttention attention(cache_, states_, std::move(cached));
   const at::Tensor hidden = decoder_.hidden(batch, attention, Rows::kIndependent);
   if (wanted.empty()) return at::empty({0, decoder_.config().vocab});
   return row_linear(hidden.index_select(0, at::tensor(wanted, at::kLong)), decoder_.head(), {}, at::kFloat);
+}
+
+// What has been read of a prompt, up to here, is kept for requests that begin alike.
+void CpuEngine::keep_prefix(Running& running) {
+  if (!may_keep(running)) return;
+  const std::span<const TokenId> read(running.request.prompt.data(),
+                                      static_cast<std::size_t>(running.prefilled));
+  prefixes_.insert(read, running.prompt);
+  if (running.snapshots.empty() || running.snapshots.back() != running.prefilled) return;
+  running.snapshots.pop_back();
+  prefixes_.keep_state(read, running.state);
+}
+
+// A conversation's next turn begins with the answer. There is no state of a page's end in the middle of an
+// answer, so with DeltaNet layers its pages would be of no use.
+void CpuEngine::keep_answer(Running& running, Sample& sample) {
+  if (!may_keep(running) || has_states()) return;
+  std::vector<TokenId> read = running.request.prompt;
+  read.insert(read.end(), sample.answer.begin(), sample.answer.end());
+  prefixes_.insert(read, sample.table);
 }
 
 void CpuEngine::start_samples(Running& running) {
   if (running.samples.empty())
     for (int i = 0; i < running.request.samples; ++i)
       running.samples.emplace_back(i, tokenizer(), running.request.sampling.stop);
-  for (Sample& sample : running.samples) sample.table = cache_.fork(running.prompt);
+  for (Sample& sample : running.samples) {
+    sample.table = cache_.fork(running.prompt);
+    if (running.state >= 0) {
+      sample.state = std::exchange(running.state, -1);
+    } else {
+      sample.state = states_.take();
+      states_.copy(running.samples.front().state, sample.state);
+    }
+  }
   cache_.release(running.prompt);
 }
 
-// All of it is read again, from the prompt on; its room stays its own.
-void CpuEngine::forget_cache(Running& running) {
-  cache_.release(running.prompt);
-  for (Sample& sample : running.samples) cache_.release(sample.table);
-  running.reserved = pages_of(running.request, running.slots());
-  running.prefilled = 0;
+void CpuEngine::release(Sample& sample) {
+  cache_.release(sample.table);
+  if (sample.state >= 0) states_.drop(std::exchange(sample.state, -1));
 }
 
-Status CpuEngine::swap_weights(const WeightSwap& swap) {
+void CpuEngine::release(Running& running) {
+  cache_.release(running.prompt);
+  if (running.state >= 0) states_.drop(std::exchange(running.state, -1));
+  for (Sample& sample : running.samples) release(sample);
+}
+
+// All that runs is read again from the prompt on, states included. It is admitted anew, before those that have
+// not begun: requests that shared pages each need their own until one of them has been read, so there may not
+// be room for all of them at once.
+void CpuEngine::read_again() {
+  for (; !running_.empty(); running_.pop_back()) {
+    Running& one = running_.back();
+    release(one);
+    one.prefilled = one.reserved = 0;
+    waiting_.push_front(std::move(one));
+  }
+}
+
+Status CpuEngine::swap_weights(const WeightSwap& swap) try {
   ModelConfig now = decoder_.config(), next = swap.weights->config();
   now.eos = next.eos = {};
+  next.prefix = now.prefix;  // a matter of the files' names
   if (now != next)
     return fail(Code::kInvalidArgument, "the new weights are of another model: sizes or settings differ");
   Decoder decoder(*swap.weights, swap.adapter);
   if (decoder.head().scalar_type() != decoder_.head().scalar_type())
     return fail(Code::kInvalidArgument, "the new weights are {}, those that run are {}",
                 c10::toString(decoder.head().scalar_type()), c10::toString(decoder_.head().scalar_type()));
+  if (decoder.head().device() != decoder_.head().device())
+    return fail(Code::kInvalidArgument, "the new weights are on {}, those that run are on {}",
+                decoder.head().device().str(), decoder_.head().device().str());
+  if (device_) {
+    if (swap.adapter) return no_adapters();
+    MC_ASSIGN_OR_RETURN(device_, device_step(*swap.weights));
+  }
   decoder_ = std::move(decoder);
   version_ = swap.version.value_or(version_ + 1);
-  if (swap.cache == SwapCache::kRecompute)
-    for (Running& one : running_) forget_cache(one);
+  prefixes_.clear();
+  for (Running& one : running_) one.snapshots.clear();  // of what may not be kept any more
+  if (swap.cache == SwapCache::kRecompute) read_again();
+  return ok();
+} catch (const std::exception& error) {
+  return fail(Code::kResourceExhausted, "no room for the new weights beside the old: {}", error.what());
+}
+
+Sampled CpuEngine::pick(const Running& running, const Sample& sample, const float* logits) {
+  return sampler_.pick(logits, running.request.sampling, {running.request.prompt, sample.answer},
+                       static_cast<std::uint64_t>(sample.index),
+                       static_cast<std::uint64_t>(sample.answer.size()));
+}
+
+Result<std::unique_ptr<CudaStep>> CpuEngine::device_step(const Weights& weights) const {
+  std::int64_t tokens = options_.cache_tokens;
+  if (const std::int64_t limit = decoder_.config().max_positions; limit > 0) tokens = std::min(tokens, limit);
+  return CudaStep::open(weights, cache_,
+                        {.rows = std::max(options_.step_tokens, options_.max_running),
+                         .picks = options_.max_running,
+                         .tokens = tokens});
+}
+
+Status CpuEngine::use_device(const Weights& weights) {
+  MC_ASSIGN_OR_RETURN(device_, device_step(weights));
   return ok();
 }
 
-Status CpuEngine::sample_into(Running& running, Sample& sample, const float* logits,
+// Of each sample that gets a token, in the order of step().
+std::vector<Sampled> CpuEngine::sampled_of(const std::vector<Row>& rows) {
+  std::vector<CudaStep::Row> given;
+  std::vector<CudaStep::Pick> picks;
+  for (const Row& row : rows) {
+    given.push_back({row.sample ? &row.sample->table : &row.owner->prompt, row.position, row.token});
+    if (!row.wanted) continue;
+    const int count = row.sample ? 1 : row.owner->request.samples;
+    for (int i = 0; i < count; ++i) {
+      const SamplingParams& sampling = row.owner->request.sampling;
+      const auto index = static_cast<std::uint64_t>(row.sample ? row.sample->index : i),
+                 step = static_cast<std::uint64_t>(row.sample ? row.sample->answer.size() : 0);
+      picks.push_back({static_cast<std::int64_t>(given.size()) - 1, &sampling,
+                       uniform_of(sampling.seed, index, step)});
+    }
+  }
+  return device_->run(given, picks);
+}
+
+// `logits`: null where the request asks for nothing that needs them.
+Status CpuEngine::sample_into(Running& running, Sample& sample, const Sampled& next, const float* logits,
                               std::vector<TokenEvent>& events) {
   const SamplingParams& sampling = running.request.sampling;
-  const auto step = static_cast<std::uint64_t>(sample.answer.size());
-  const Sampled next = sampler_.pick(logits, sampling, {running.request.prompt, sample.answer},
-                                     static_cast<std::uint64_t>(sample.index), step);
   if (!std::isfinite(next.logprob))
     return fail(Code::kInternal,
                 "the model's logits are not finite; `musacoder model inspect --check` looks at its weights");
@@ -320,7 +478,10 @@ Status CpuEngine::sample_into(Running& running, Sample& sample, const float* log
     event.text += sample.stop.end();
     if (sample.stop.stopped()) event.finish = Finish::kStop;
   }
-  if (event.finish != Finish::kNone) cache_.release(sample.table);
+  if (event.finish != Finish::kNone) {
+    keep_answer(running, sample);
+    release(sample);
+  }
   events.push_back(std::move(event));
   return ok();
 }
@@ -344,21 +505,42 @@ Result<std::vector<TokenEvent>> CpuEngine::step() try {
   const std::vector<Row> rows = plan();
   std::vector<TokenEvent> events;
   if (rows.empty()) return events;
-  const at::Tensor logits = logits_of(rows);
+  at::Tensor logits;
+  std::vector<Sampled> sampled;
+  if (device_)
+    sampled = sampled_of(rows);
+  else
+    logits = logits_of(rows);
   ++counts_.steps;
-  const float* row_logits = logits.const_data_ptr<float>();
+  for (Running& one : running_)
+    if (one.state >= 0) keep_prefix(one);
+  const float* row_logits = device_ ? nullptr : logits.const_data_ptr<float>();
+  std::int64_t next = 0;  // of `sampled`
+  const auto take = [&](Running& running, Sample& sample) {
+    if (!device_)
+      return sample_into(running, sample, pick(running, sample, row_logits), row_logits, events);
+    const std::int64_t at = next++;
+    const bool sampled_there = sampled_on_device(running.request.sampling);
+    std::vector<float> fetched;
+    if (!sampled_there || running.request.top_logprobs > 0) fetched = device_->logits(at);
+    return sample_into(running, sample,
+                       sampled_there ? sampled[static_cast<std::size_t>(at)]
+                                     : pick(running, sample, fetched.data()),
+                       fetched.data(), events);
+  };
   for (const Row& row : rows) {
-    if (!row.sample) ++counts_.prompt_tokens;
+    if (!row.sample) {
+      ++counts_.prompt_tokens;
+      if (row.position + 1 == static_cast<std::int64_t>(row.owner->request.prompt.size()))
+        start_samples(*row.owner);
+    }
     if (!row.wanted) continue;
     if (row.sample) {
-      MC_RETURN_IF_ERROR(sample_into(*row.owner, *row.sample, row_logits, events));
+      MC_RETURN_IF_ERROR(take(*row.owner, *row.sample));
     } else {
-      const bool first = row.owner->samples.empty();
-      start_samples(*row.owner);
-      for (Sample& sample : row.owner->samples)
-        if (first) MC_RETURN_IF_ERROR(sample_into(*row.owner, sample, row_logits, events));
+      for (Sample& sample : row.owner->samples) MC_RETURN_IF_ERROR(take(*row.owner, sample));
     }
-    row_logits += vocabulary();
+    if (!device_) row_logits += vocabulary();
   }
   remove_ended();
   return events;
@@ -386,12 +568,15 @@ Result<Weights> Engine::read_weights(const std::string& model, const EngineOptio
     type = WeightType::kBF16;
   else if (options.type != "keep")
     return fail(Code::kInvalidArgument, "type '{}' is not known; give keep, f32 or bf16", options.type);
-  return Weights::open(model, {.type = type, .packed = true});
+  MC_ASSIGN_OR_RETURN(const at::Device device, open_device(options.device));
+  return Weights::open(model, {.type = type, .device = device, .packed = device.is_cpu()});
 }
 
 Result<std::unique_ptr<Engine>> Engine::open(const std::string& model, const EngineOptions& options) {
   if (options.cache_tokens < 1 || options.max_running < 1 || options.step_tokens < 1)
     return fail(Code::kInvalidArgument, "cache_tokens, max_running and step_tokens must be 1 or more");
+  MC_ASSIGN_OR_RETURN(const at::Device device, open_device(options.device));
+  if (device.is_cuda() && !options.adapter.empty()) return no_adapters();
   MC_ASSIGN_OR_RETURN(const Weights weights, read_weights(model, options));
   std::optional<Lora> lora;
   if (!options.adapter.empty()) {
@@ -400,9 +585,11 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& model, const Eng
   auto tokenizer = Tokenizer::open(model);
   if (!tokenizer && tokenizer.error().code != Code::kNotFound) return tl::unexpected(tokenizer.error());
   try {
-    return std::make_unique<CpuEngine>(
+    auto engine = std::make_unique<CpuEngine>(
         model, weights, lora ? &*lora : nullptr,
         tokenizer ? std::optional<Tokenizer>(std::move(*tokenizer)) : std::nullopt, options);
+    if (device.is_cuda()) MC_RETURN_IF_ERROR(engine->use_device(weights));
+    return engine;
   } catch (const std::exception& error) {
     return fail(Code::kResourceExhausted, "{}: no room for the model and {} tokens of cache: {}", model,
                 options.cache_tokens, error.what());

@@ -9,14 +9,15 @@
 //   }
 //
 // A step is one pass of the model over one token of every running sample and, up to `step_tokens`, pieces of
-// the prompts of those that are joining. The samples of a request share its prompt's pass and pages. A
-// request starts when there is room for it to end, in the order of add(), so that none is ever thrown out
-// half done.
+// the prompts of those that are joining. The samples of a request share its prompt's pass and pages, and a
+// request that begins like an earlier one takes over what was read then (prefix_tree.h), as long as it is
+// kept. A request starts when there is room for it to end, in the order of add(), so that none is ever thrown
+// out half done.
 //
 // What a request gives depends on its prompt, parameters and seed only, not on what runs beside it, nor on
-// step_tokens: the same bits on the same processor kind (kernels/row_ops.h). Weights can be swapped between
-// any two steps; every token says which version it is of. CPU only. Thread safety: one
-// thread at a time.
+// step_tokens: the same bits on the same processor kind (kernels/row_ops.h), or on the same GPU kind
+// (cuda_step.h says what runs there). Weights can be swapped between any two steps; every token says which
+// version it is of. Thread safety: one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -35,11 +36,14 @@ class Weights;
 class Lora;
 
 struct EngineOptions {
+  std::string device = "cpu";         // cuda, cuda:N: kernels/cuda/load.h
   std::string type = "keep";          // weights and cache: keep, f32, bf16
   std::string adapter;                // a peft folder of LoRA adapters; empty: none
   std::int64_t cache_tokens = 16384;  // room for keys and values, in tokens, of all running samples together
   int max_running = 64;               // samples
   int step_tokens = 256;              // rows of one step; at least max_running
+  bool share_prefixes = true;         // between requests
+  int prefix_states = 8;  // DeltaNet models: states kept for that, each as large as a running sample's
 };
 
 struct GenerateRequest {
@@ -68,14 +72,23 @@ struct TokenEvent {
   std::vector<TokenLogprob> top;  // the likeliest ones with their log-probabilities, as `logprob`
 };
 
-// What becomes of the keys and values that older weights left in the cache when weights are swapped.
+// What becomes of the keys, values and states that older weights left of running samples when weights are
+// swapped. Either way requests that begin later share nothing with what was read before the swap: all they
+// take over has been read with the new weights alone.
 enum class SwapCache {
-  kKeep,       // they stay: the swap costs nothing, and tokens after it follow from a mixture of both
-  kRecompute,  // prompts and answers so far are read again: tokens after it are what the new weights give
+  // They stay: the swap costs nothing, and tokens after it follow from a mixture of both. Nothing of such a
+  // request is kept for others.
+  kKeep,
+  // Prompts and answers so far are read again, states from zero on: tokens after it are what the new weights
+  // give. Requests that shared a prefix each need room for it until one of them has read it; those for which
+  // there is none wait.
+  kRecompute,
 };
 
 struct WeightSwap {
-  const Weights* weights = nullptr;  // of the same sizes and type; need not outlive the call
+  // Of the same sizes, type and device. Need not outlive the call, but its tensors are used, not copied: what
+  // is written to them later acts at once.
+  const Weights* weights = nullptr;
   const Lora* adapter = nullptr;     // nullptr: none, even where there was one before
   SwapCache cache = SwapCache::kKeep;
   std::optional<std::int64_t> version;  // default: one more
@@ -99,7 +112,7 @@ class Engine {
   static Result<std::unique_ptr<Engine>> open(const std::string& model, const EngineOptions& options);
   virtual ~Engine() = default;
 
-  // Weights as open() reads them, of `model` and options.type: for swap_weights().
+  // Weights as open() reads them, of `model`, options.type and options.device: for swap_weights().
   static Result<Weights> read_weights(const std::string& model, const EngineOptions& options);
 
   // nullptr: the model has none, or none that is read; then requests are ids only and have no stop texts.
@@ -117,14 +130,17 @@ class Engine {
   // afterwards.
   virtual Result<std::vector<TokenEvent>> step() = 0;
 
-  // From the next token on, running samples go on with these weights. kInvalidArgument: of other sizes or
-  // another type; then everything stays as it was.
+  // From the next token on, running samples go on with these weights. On a GPU the step is built anew, so
+  // its graphs are captured again when they are first needed. kInvalidArgument: of other sizes, another type
+  // or device; kUnsupported: an adapter on a GPU; kResourceExhausted: no room. Then everything stays as it
+  // was.
   virtual Status swap_weights(const WeightSwap& swap) = 0;
   virtual std::int64_t version() const = 0;  // 0 until the first swap
 
   struct Counts {
     std::int64_t steps = 0, prompt_tokens = 0, generated_tokens = 0;  // passed through the model; sampled
-    std::int64_t free_tokens = 0;                                     // of the cache
+    std::int64_t reused_tokens = 0;  // of prompts, taken over from earlier requests
+    std::int64_t free_tokens = 0;    // of the cache; those kept for later requests count as free
   };
   virtual Counts counts() const = 0;
 };

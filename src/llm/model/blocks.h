@@ -26,7 +26,7 @@ class Loader {
   at::Tensor tensor(const std::string& name) const;
   // `name` without ".weight"; with its adapter, where there is one.
   Linear linear(const std::string& name) const;
-  Norm norm(const std::string& name) const;
+  Norm norm(const std::string& name) const;  // as the family has it
 
  private:
   const Weights& weights_;
@@ -48,9 +48,22 @@ class AttentionBlock {
 
  private:
   std::int64_t heads_, kv_heads_, dim_;
-  bool qk_norm_;
+  bool qk_norm_, gated_;
   Linear q_, k_, v_, o_;
   Norm q_norm_, k_norm_;
+};
+
+// Gated DeltaNet.
+class DeltaBlock {
+ public:
+  DeltaBlock(const ModelConfig& config, const Loader& load);
+  at::Tensor run(std::int64_t layer, const at::Tensor& in, const Context& context) const;
+
+ private:
+  DeltaConfig sizes_;
+  Linear qkv_, z_, a_, b_, out_;
+  at::Tensor taps_, a_log_, bias_;
+  Norm norm_;
 };
 
 class MlpBlock {

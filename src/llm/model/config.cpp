@@ -1,5 +1,6 @@
 #include "llm/model/config.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numbers>
@@ -53,7 +54,7 @@ Result<RotaryConfig> parse_rotary(const json& config) {
   return rotary;
 }
 
-Status refuse_what_is_not_built(const json& config) {
+Status refuse_what_is_not_built(const json& config, bool delta) {
   if (const auto act = config.find("hidden_act"); act != config.end() && *act != "silu" && *act != "swish")
     return fail(Code::kUnsupported, "config.json: hidden_act {} is not built; built is silu", act->dump());
   if (const auto rate = config.find("attention_dropout");
@@ -62,26 +63,64 @@ Status refuse_what_is_not_built(const json& config) {
   if (flag(config, "use_sliding_window"))
     return fail(Code::kUnsupported, "config.json: use_sliding_window is not built");
   if (const auto part = config.find("partial_rotary_factor");
-      part != config.end() && part->is_number() && part->get<double>() != 1)
+      !delta && part != config.end() && part->is_number() && part->get<double>() != 1)
     return fail(Code::kUnsupported, "config.json: partial_rotary_factor is not built for this family");
   if (const auto types = config.find("layer_types"); types != config.end() && types->is_array())
     for (const json& type : *types)
-      if (type != "full_attention")
+      if (type != "full_attention" && !(delta && type == "linear_attention"))
         return fail(Code::kUnsupported, "config.json: a layer of type {} is not built for this family",
                     type.dump());
   return ok();
 }
 
+// The part of each head that is rotated, as transformers cuts it: the whole part of head_dim * factor.
+Result<std::int64_t> rotated_dims(const json& config, std::int64_t head_dim) {
+  MC_ASSIGN_OR_RETURN(double factor, positive(config, "partial_rotary_factor", 0.25));
+  if (config.contains("rope_parameters") && config["rope_parameters"].is_object()) {
+    MC_ASSIGN_OR_RETURN(factor, positive(config["rope_parameters"], "partial_rotary_factor", factor));
+  }
+  const auto dims = static_cast<std::int64_t>(static_cast<double>(head_dim) * factor);
+  if (dims < 2 || dims > head_dim)
+    return fail(Code::kInvalidArgument, "config.json: partial_rotary_factor {} rotates {} of {} dimensions",
+                factor, dims, head_dim);
+  return dims;
+}
+
+// Which layers are of which kind is what their tensors' names say (families.h).
+Status read_delta(const json& config, const std::vector<FamilyTensor>& tensors, ModelConfig& out) {
+  const auto size = [&](const char* key) { return config.value(key, std::int64_t{0}); };
+  out.kinds.assign(static_cast<std::size_t>(out.layers), LayerKind::kAttention);
+  for (std::int64_t i = 0; i < out.layers; ++i) {
+    const std::string name = fmt::format("{}layers.{}.linear_attn.A_log", out.prefix, i);
+    if (std::any_of(tensors.begin(), tensors.end(), [&](const auto& one) { return one.name == name; }))
+      out.kinds[static_cast<std::size_t>(i)] = LayerKind::kDelta;
+  }
+  if (out.count(LayerKind::kDelta) == 0) return ok();
+  out.delta = {size("linear_num_key_heads"), size("linear_num_value_heads"), size("linear_key_head_dim"),
+               size("linear_value_head_dim"), size("linear_conv_kernel_dim")};
+  if (out.delta.value_heads % out.delta.key_heads != 0)
+    return fail(Code::kInvalidArgument,
+                "config.json: linear_num_value_heads {} is no multiple of linear_num_key_heads {}",
+                out.delta.value_heads, out.delta.key_heads);
+  return ok();
+}
+
 }  // namespace
 
-Result<ModelConfig> parse_model_config(const json& config) {
-  MC_ASSIGN_OR_RETURN(const auto tensors, family_tensors(config));  // checks the sizes that are read below
+std::int64_t ModelConfig::count(LayerKind wanted) const {
+  if (kinds.empty()) return wanted == LayerKind::kAttention ? layers : 0;
+  return std::count(kinds.begin(), kinds.end(), wanted);
+}
+
+Result<ModelConfig> parse_model_config(const json& whole) {
+  MC_ASSIGN_OR_RETURN(const auto tensors, family_tensors(whole));  // checks the sizes that are read below
   ModelConfig out;
-  out.family = config["model_type"].get<std::string>();
-  if (out.family != "llama" && out.family != "qwen2" && out.family != "qwen3")
-    return fail(Code::kUnsupported, "model_type '{}' cannot be computed here yet; llama, qwen2 and qwen3 can",
-                out.family);
-  MC_RETURN_IF_ERROR(refuse_what_is_not_built(config));
+  out.family = whole["model_type"].get<std::string>();
+  const bool delta = out.family.starts_with("qwen3_5"), nested = delta && whole.contains("text_config");
+  if (delta) out.family = "qwen3_5";
+  const json& config = nested ? whole["text_config"] : whole;
+  out.prefix = tensors[0].name.substr(0, tensors[0].name.find("embed_tokens"));
+  MC_RETURN_IF_ERROR(refuse_what_is_not_built(config, delta));
   const auto size = [&](const char* key, std::int64_t otherwise) {
     return config.contains(key) && config[key].is_number_integer() ? config[key].get<std::int64_t>()
                                                                    : otherwise;
@@ -98,14 +137,24 @@ Result<ModelConfig> parse_model_config(const json& config) {
     return fail(Code::kInvalidArgument,
                 "config.json: num_attention_heads {} is no multiple of num_key_value_heads {}", out.heads,
                 out.kv_heads);
-  if (out.head_dim % 2 != 0)
-    return fail(Code::kInvalidArgument, "config.json: head_dim {} is odd, rotary embeddings need pairs",
-                out.head_dim);
+  out.rotary_dim = out.head_dim;
+  if (delta) {
+    MC_ASSIGN_OR_RETURN(out.rotary_dim, rotated_dims(config, out.head_dim));
+    MC_RETURN_IF_ERROR(read_delta(config, tensors, out));
+  }
+  if (out.rotary_dim % 2 != 0)
+    return fail(Code::kInvalidArgument,
+                "config.json: {} dimensions of a head are rotated, which is odd; they go in pairs",
+                out.rotary_dim);
   MC_ASSIGN_OR_RETURN(out.norm_eps, positive(config, "rms_norm_eps", 1e-6));
   MC_ASSIGN_OR_RETURN(out.rotary, parse_rotary(config));
-  out.tied = flag(config, "tie_word_embeddings");
-  out.qk_norm = out.family == "qwen3";
-  if (const auto eos = config.find("eos_token_id"); eos != config.end()) {
+  out.tied = tensors.back().name != "lm_head.weight";
+  out.qk_norm = delta || out.family == "qwen3";
+  out.centred_norm = delta;
+  out.output_gate = delta && (!config.contains("attn_output_gate") || flag(config, "attn_output_gate"));
+  for (const json* from : {&whole, &config}) {
+    const auto eos = from->find("eos_token_id");
+    if (eos == from->end() || !out.eos.empty()) continue;
     if (eos->is_number_integer())
       out.eos = {eos->get<std::int64_t>()};
     else if (eos->is_array())
@@ -115,11 +164,11 @@ Result<ModelConfig> parse_model_config(const json& config) {
   return out;
 }
 
-std::vector<float> rotary_frequencies(const RotaryConfig& rotary, std::int64_t head_dim) {
+std::vector<float> rotary_frequencies(const RotaryConfig& rotary, std::int64_t dims) {
   std::vector<float> out;
   const float factor = static_cast<float>(rotary.factor);
-  for (std::int64_t i = 0; i < head_dim; i += 2) {
-    const float exponent = static_cast<float>(i) / static_cast<float>(head_dim);
+  for (std::int64_t i = 0; i < dims; i += 2) {
+    const float exponent = static_cast<float>(i) / static_cast<float>(dims);
     const float plain = 1.0f / std::pow(static_cast<float>(rotary.theta), exponent);
     if (rotary.scaling == RotaryConfig::Scaling::kNone) {
       out.push_back(plain);

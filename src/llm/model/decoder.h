@@ -12,6 +12,7 @@
 #pragma once
 
 #include <cstdint>
+#include <variant>
 #include <vector>
 
 #include "llm/model/blocks.h"
@@ -24,6 +25,15 @@ enum class Activations {
                // over
 };
 
+// Told when a layer is computed: forwards, and once more where it is recomputed. Between the two its weights
+// must be there.
+class LayerObserver {
+ public:
+  virtual ~LayerObserver() = default;
+  virtual void enter(std::int64_t layer) = 0;
+  virtual void leave(std::int64_t layer) = 0;
+};
+
 class Decoder {
  public:
   // With `lora`, its adapters act on the linears they belong to; it need not outlive the decoder.
@@ -31,17 +41,22 @@ class Decoder {
   const ModelConfig& config() const { return config_; }
   // [tokens, hidden], after the last norm.
   at::Tensor hidden(const Packed& batch, Attention& attention, Rows rows = Rows::kFast,
-                    Activations activations = Activations::kKeep) const;
+                    Activations activations = Activations::kKeep, LayerObserver* observer = nullptr) const;
   // [vocab, hidden]: the output matrix, which may be the embedding.
   const at::Tensor& head() const { return head_; }
 
  private:
   struct Layer {
     Norm input_norm, post_norm;
-    AttentionBlock mixer;
+    std::variant<AttentionBlock, DeltaBlock> mixer;
     MlpBlock mlp;
   };
-  at::Tensor layer(std::int64_t index, const at::Tensor& x, const Context& context) const;
+  // The residual stream, as two parts until the next norm adds them; `more` undefined: one part.
+  struct Stream {
+    at::Tensor sum, more;
+  };
+  Stream layer(std::int64_t index, const Stream& in, const Context& context) const;
+  NormedSum enter(const Stream& in, const Norm& norm, Rows rows) const;
 
   ModelConfig config_;
   at::Tensor embedding_, head_, frequencies_;

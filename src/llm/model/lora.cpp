@@ -1,11 +1,13 @@
 #include "llm/model/lora.h"
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "base/files.h"
 #include "llm/checkpoint/atomic_folder.h"
@@ -25,21 +27,24 @@ bool is_target(const std::string& linear, const std::vector<std::string>& target
   });
 }
 
-// The decoder's linears that `targets` name; every target must name one.
+// The decoder's linears that `targets` name; every target must name one. Linears are what has a matrix, the
+// embedding and the output left out.
 Result<std::vector<std::string>> targeted(const Weights& weights, const std::vector<std::string>& targets) {
   std::vector<std::string> out;
+  std::set<std::string> kinds;
   for (const std::string& name : weights.names()) {
-    if (!name.ends_with("_proj.weight")) continue;
+    if (weights.get(name).dim() < 2 || name.ends_with(".conv1d.weight") ||
+        name.ends_with("embed_tokens.weight") || name == "lm_head.weight")
+      continue;
     const std::string linear = name.substr(0, name.size() - std::strlen(".weight"));
+    kinds.insert(linear.substr(linear.rfind('.') + 1));
     if (is_target(linear, targets)) out.push_back(linear);
   }
   for (const std::string& target : targets)
     if (std::none_of(out.begin(), out.end(),
                      [&](const std::string& linear) { return is_target(linear, {target}); }))
-      return fail(Code::kInvalidArgument,
-                  "no linear of the model is called '{}'; there are q_proj, k_proj, v_proj, o_proj, "
-                  "gate_proj, up_proj and down_proj",
-                  target);
+      return fail(Code::kInvalidArgument, "no linear of the model is called '{}'; there are {}", target,
+                  fmt::join(kinds, ", "));
   if (out.empty()) return fail(Code::kInvalidArgument, "the adapter has no targets");
   return out;
 }
@@ -89,8 +94,9 @@ Result<Lora> Lora::create(const Weights& weights, const LoraConfig& config) {
     const std::int64_t in = in_features(weight);
     const double bound = 1 / std::sqrt(static_cast<double>(in));
     const at::Tensor a = at::empty({config.rank, in}).uniform_(-bound, bound, generator);
-    out.pairs_[linear] = {a.requires_grad_(true),
-                          at::zeros({weight.size(0), config.rank}).requires_grad_(true)};
+    const at::Tensor b = at::zeros({weight.size(0), config.rank});
+    out.pairs_[linear] = {a.to(weight.device()).requires_grad_(true),
+                          b.to(weight.device()).requires_grad_(true)};
   }
   return out;
 }

@@ -18,11 +18,16 @@ Packed pack(const std::vector<std::vector<std::int64_t>>& sequences) {
   return out;
 }
 
+Packed on_device(const Packed& batch, const at::Device& device) {
+  return {batch.ids.to(device), batch.positions.to(device), batch.starts};
+}
+
 at::Tensor next_tokens(const Packed& batch) {
-  at::Tensor out = at::roll(batch.ids, -1);
+  std::vector<std::int64_t> ends;
   for (std::size_t i = 1; i < batch.starts.size(); ++i)
-    if (batch.starts[i] > batch.starts[i - 1]) out[batch.starts[i] - 1] = -1;
-  return out;
+    if (batch.starts[i] > batch.starts[i - 1]) ends.push_back(batch.starts[i] - 1);
+  const at::Tensor out = at::roll(batch.ids, -1);
+  return out.index_fill(0, at::tensor(ends, at::kLong).to(out.device()), -1);
 }
 
 }  // namespace musacoder::llm

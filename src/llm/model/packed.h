@@ -18,6 +18,8 @@ struct Packed {
   std::vector<std::int64_t> starts;  // sequence i is rows starts[i] .. starts[i + 1]
 };
 Packed pack(const std::vector<std::vector<std::int64_t>>& sequences);
+// The same batch with its tensors on the device; the batch itself when they are there.
+Packed on_device(const Packed& batch, const at::Device& device);
 // [tokens] int64: each row's next token of its sequence; -1 for the last one.
 at::Tensor next_tokens(const Packed& batch);
 

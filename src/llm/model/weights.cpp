@@ -56,17 +56,58 @@ std::string some_of(const std::vector<std::string>& names) {
 
 }  // namespace
 
-Status Weights::take(const std::string& name, at::Tensor tensor, const WeightOptions& options) {
+void Weights::take(const std::string& name, at::Tensor tensor, const WeightOptions& options) {
   const at::ScalarType type = options.type == WeightType::kF32    ? at::kFloat
                               : options.type == WeightType::kBF16 ? at::kBFloat16
+                              : options.type == WeightType::kF64  ? at::kDouble
                                                                   : tensor.scalar_type();
-  at::Tensor out = tensor.to(type);
-  if (options.trainable) {
-    if (out.is_same(tensor)) out = tensor.clone();
-    out.requires_grad_(true);
+  at::Tensor out;
+  if (options.device.is_cpu()) {
+    out = tensor.to(type);
+    if (options.trainable && out.is_same(tensor)) out = tensor.clone();
+  } else {
+    const auto place = places_.find(name);
+    out = place != places_.end() && place->second.scalar_type() == type
+              ? place->second
+              : at::empty(tensor.sizes(), tensor.options().dtype(type).device(options.device));
+    out.copy_(tensor);
   }
+  if (options.trainable) out.requires_grad_(true);
   tensors_.emplace(name, std::move(out));
-  return ok();
+}
+
+// Room for the matrices that share an input, one behind the other. Where types are kept and differ, those of
+// another type than the configuration's lie by themselves.
+void Weights::place(const std::vector<FamilyTensor>& wanted, const WeightOptions& options) {
+  if (options.device.is_cpu()) return;
+  const at::ScalarType type = options.type == WeightType::kF32 ? at::kFloat : at::kBFloat16;
+  std::unordered_map<std::string, const FamilyTensor*> by_name;
+  for (const FamilyTensor& one : wanted) by_name[one.name] = &one;
+  const auto together = [&](const std::vector<std::string>& names) {
+    std::int64_t rows = 0;
+    for (const std::string& name : names) {
+      const auto found = by_name.find(name);
+      if (found == by_name.end() || found->second->shape.size() != 2) return;
+      rows += found->second->shape[0];
+    }
+    const std::int64_t columns = by_name[names[0]]->shape[1];
+    const at::Tensor all = at::empty({rows, columns}, at::TensorOptions(type).device(options.device));
+    std::int64_t from = 0;
+    for (const std::string& name : names) {
+      const std::int64_t count = by_name[name]->shape[0];
+      places_[name] = all.narrow(0, from, count).detach();
+      from += count;
+    }
+  };
+  for (std::int64_t i = 0; i < config_.layers; ++i) {
+    const auto prefix = by_name.count(fmt::format("model.layers.{}.self_attn.q_proj.weight", i)) ||
+                                by_name.count(fmt::format("model.layers.{}.mlp.gate_proj.weight", i))
+                            ? fmt::format("model.layers.{}.", i)
+                            : fmt::format("model.language_model.layers.{}.", i);
+    together({prefix + "self_attn.q_proj.weight", prefix + "self_attn.k_proj.weight",
+              prefix + "self_attn.v_proj.weight"});
+    together({prefix + "mlp.gate_proj.weight", prefix + "mlp.up_proj.weight"});
+  }
 }
 
 Result<Weights> Weights::open(const std::string& path, const WeightOptions& options) {
@@ -87,6 +128,7 @@ Result<Weights> Weights::open(const std::string& path, const WeightOptions& opti
     const nlohmann::json config = nlohmann::json::parse(model.config);
     MC_ASSIGN_OR_RETURN(out.config_, parse_model_config(config));
     MC_ASSIGN_OR_RETURN(const auto wanted, family_tensors(config));
+    out.place(wanted, options);
     for (const NewTensor& one : model.tensors) {
       at::ScalarType type = at::kByte;
       if (one.dtype != DType::kU8) {
@@ -95,7 +137,7 @@ Result<Weights> Weights::open(const std::string& path, const WeightOptions& opti
       MC_ASSIGN_OR_RETURN(const std::string_view bytes, one.bytes());
       at::Tensor tensor = at::empty(one.shape, type);
       std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
-      MC_RETURN_IF_ERROR(out.take(one.name, std::move(tensor), options));
+      out.take(one.name, std::move(tensor), options);
     }
     for (const FamilyTensor& one : wanted) {
       if (!out.has(one.name)) return fail(Code::kInvalidArgument, "{}: {} is missing", path, one.name);
@@ -106,6 +148,7 @@ Result<Weights> Weights::open(const std::string& path, const WeightOptions& opti
                     shape_text(one.shape));
       out.names_.push_back(one.name);
     }
+    out.places_.clear();
     return out;
   }
   MC_ASSIGN_OR_RETURN(const Checkpoint checkpoint, Checkpoint::open(path));
@@ -115,11 +158,13 @@ Result<Weights> Weights::open(const std::string& path, const WeightOptions& opti
   if (!check.missing.empty())
     return fail(Code::kInvalidArgument, "{}: tensors are missing: {}", path, some_of(check.missing));
   if (!check.misshapen.empty()) return fail(Code::kInvalidArgument, "{}: {}", path, some_of(check.misshapen));
+  out.place(wanted, options);
   for (const FamilyTensor& one : wanted) {
     MC_ASSIGN_OR_RETURN(at::Tensor tensor, mapped_tensor(*checkpoint.find(one.name)));
-    MC_RETURN_IF_ERROR(out.take(one.name, std::move(tensor), options));
+    out.take(one.name, std::move(tensor), options);
     out.names_.push_back(one.name);
   }
+  out.places_.clear();
   return out;
 }
 

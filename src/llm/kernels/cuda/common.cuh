@@ -1,0 +1,74 @@
+// What the kernels share: eight elements at a time, float32 arithmetic, sums over warps and blocks.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+namespace musacoder::kernels {
+
+using bf16 = __nv_bfloat16;
+
+// Eight neighbours, moved by 16-byte accesses.
+template <typename T>
+struct alignas(16) Eight {
+  T at[8];
+};
+template <typename T>
+__device__ __forceinline__ Eight<T> load8(const T* from) {
+  return *reinterpret_cast<const Eight<T>*>(from);
+}
+template <typename T>
+__device__ __forceinline__ void store8(T* to, const Eight<T>& value) {
+  *reinterpret_cast<Eight<T>*>(to) = value;
+}
+
+__device__ __forceinline__ float wide(float x) { return x; }
+__device__ __forceinline__ float wide(bf16 x) { return __bfloat162float(x); }
+template <typename T>
+__device__ __forceinline__ T narrow(float x);
+template <>
+__device__ __forceinline__ float narrow<float>(float x) {
+  return x;
+}
+template <>
+__device__ __forceinline__ bf16 narrow<bf16>(float x) {
+  return __float2bfloat16(x);
+}
+// As if stored and read again.
+template <typename T>
+__device__ __forceinline__ float rounded(float x) {
+  return wide(narrow<T>(x));
+}
+
+__device__ __forceinline__ float warp_sum(float x) {
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
+  return x;
+}
+__device__ __forceinline__ float warp_max(float x) {
+#pragma unroll
+  for (int step = 16; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
+  return x;
+}
+// Over the block's kThreads threads, or over each warp when kThreads is 32. The order of summation is fixed.
+template <int kThreads>
+__device__ __forceinline__ float group_sum(float x) {
+  x = warp_sum(x);
+  if constexpr (kThreads > 32) {
+    __shared__ float parts[kThreads / 32];
+    __syncthreads();  // the last sum may still be read
+    if (threadIdx.x % 32 == 0) parts[threadIdx.x / 32] = x;
+    __syncthreads();
+    x = 0;
+#pragma unroll
+    for (int i = 0; i < kThreads / 32; ++i) x += parts[i];
+  }
+  return x;
+}
+
+inline int launched() { return static_cast<int>(cudaGetLastError()); }
+inline cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream); }
+
+}  // namespace musacoder::kernels
