@@ -4,8 +4,6 @@
 #include "llm/kernels/cuda/load.h"
 #include "llm/model/attention.h"
 #include "llm/model/packed.h"
-#include "llm/model/weights.h"
-#include "tests/llm_model/tiny_model.h"
 
 namespace musacoder::llm {
 
