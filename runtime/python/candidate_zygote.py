@@ -146,8 +146,8 @@ class Zygote:
                 "writable_bytes": int(limits.get("writable_bytes", 1 << 30)),
                 "file_bytes": int(limits.get("file_bytes", 1 << 30)), "open_files": int(limits.get("open_files", 1024)),
                 "devices": list(request.get("devices", [])), "bound_addresses": bool(limits.get("bound_addresses", True)),
-                # compute-sanitizer's halves speak over sockets, and give up where none can be made
-                "inet_sockets": bool(request.get("under"))}
+                # compute-sanitizer starts the program as its child and speaks to it over sockets
+                "child_devices": bool(request.get("under")), "inet_sockets": bool(request.get("under"))}
 
     def wait(self, request):
         pid = int(request["pid"])

@@ -10,8 +10,8 @@
 #include "cli/commands.h"
 #include "cli/judge_config.h"
 #include "cli/scratch.h"
-#include "cli/stop_signal.h"
-#include "service/log.h"
+#include "base/stop_signal.h"
+#include "base/event_log.h"
 #include "service/router.h"
 #include "service/server.h"
 
@@ -19,7 +19,7 @@ namespace musacoder::cli {
 namespace {
 
 using base::LogLevel;
-using service::log_event;
+using base::log_event;
 
 int usage(const std::string& message) {
   fmt::print(stderr, "musacoder serve: {}\n", message);
@@ -90,7 +90,7 @@ int run_serve(const ServeOptions& options) {
 
   auto scratch = own_scratch();
   if (!scratch) return refuse(scratch.error());
-  StopSignal stop;
+  base::StopSignal stop;
   service::Service service(std::move(config), **queue, store.get());
   service::Router router(service);
   service::ServerConfig server_config{.listen = options.listen,

@@ -10,17 +10,17 @@
 #include "cli/commands.h"
 #include "cli/judge_config.h"
 #include "cli/scratch.h"
-#include "cli/stop_signal.h"
+#include "base/stop_signal.h"
 #include "service/artifacts.h"
 #include "service/http_source.h"
-#include "service/log.h"
+#include "base/event_log.h"
 #include "service/worker.h"
 
 namespace musacoder::cli {
 namespace {
 
 using base::LogLevel;
-using service::log_event;
+using base::log_event;
 
 Result<std::string> token_of(const WorkerOptions& options) {
   if (options.token_file.empty()) {
@@ -88,7 +88,7 @@ int run_worker(const WorkerOptions& options) {
   }
   auto scratch = own_scratch();
   if (!scratch) return refuse(scratch.error());
-  StopSignal stop;
+  base::StopSignal stop;
   service::JudgeExecutors executors(*judge);
   if (auto ready = executors.prepare(); !ready) return refuse(ready.error());
   const int lanes =

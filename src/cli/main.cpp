@@ -1,10 +1,13 @@
 // The `musacoder` program: reads the command line, calls one function of commands.h, returns its exit code.
 #include <CLI/CLI.hpp>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <system_error>
 
 #include "cli/commands.h"
 #include "cli/completion.h"
+#include "cli/hand_over.h"
 
 #ifndef MUSACODER_VERSION
 #define MUSACODER_VERSION "0.1.0"
@@ -353,6 +356,11 @@ int main(int argc, char** argv) {
   convert_app->footer("Example:\n  musacoder model convert SmolLM2-135M-Instruct.Q4_1.gguf smollm2");
   convert_app->callback([&] { code = run_model_convert(convert); });
 
+  auto* serve_model_app = app.add_subcommand("serve-model", "a language model behind OpenAI's HTTP API (hands over to musacoder-train)");
+  serve_model_app->set_help_flag();   // all of it is musacoder-train's
+  serve_model_app->prefix_command();
+  serve_model_app->callback([&] { code = hand_over("serve-model", serve_model_app->remaining()); });
+
   std::string shell;
   auto* completion_app = app.add_subcommand("completion", "print a completion script for bash, zsh or fish");
   completion_app->add_option("shell", shell, "bash, zsh or fish")->required()->check(CLI::IsMember({"bash", "zsh", "fish"}));
@@ -363,6 +371,9 @@ int main(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     return app.exit(error) == 0 ? 0 : 2;
+  } catch (const std::system_error& error) {  // of a print: whoever reads our output has gone (| head), or the disk is full
+    if (error.code().value() != EPIPE) std::fprintf(stderr, "musacoder: the output cannot be written: %s\n", error.what());
+    return 3;
   }
   return code;
 }

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "service/log.h"
+#include "base/event_log.h"
 #include "service/queue.h"
 
 namespace musacoder::cli {
@@ -37,7 +37,7 @@ void remove_left_over(const std::string& parent) {
                             : std::difftime(std::time(nullptr), info.st_mtime) > kNamelessS;
     if (!left) continue;
     if (base::remove_tree(path))
-      service::log_event(base::LogLevel::kInfo, "left_over_removed",
+      base::log_event(base::LogLevel::kInfo, "left_over_removed",
                          {{"path", path}, {"owner", owner.value_or("")}});
   }
 }

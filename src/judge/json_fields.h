@@ -8,6 +8,16 @@
 
 namespace musacoder::judge {
 
+// Bytes of all tensors in a tree of places (objects with nbytes).
+inline std::uint64_t tensor_bytes(const nlohmann::json& tree) {
+  if (tree.is_object())
+    if (auto bytes = tree.find("nbytes"); bytes != tree.end() && bytes->is_number_unsigned()) return bytes->get<std::uint64_t>();
+  std::uint64_t sum = 0;
+  if (tree.is_structured())
+    for (const auto& part : tree) sum += tensor_bytes(part);
+  return sum;
+}
+
 inline std::string text_of(const nlohmann::json& object, const char* key, const char* otherwise = "") {
   auto it = object.find(key);
   return it != object.end() && it->is_string() ? it->get<std::string>() : otherwise;

@@ -253,6 +253,8 @@ class Run {
   int windows_ = 0;
   int trials_ = config_.trials;
   double call_ms_ = 0;                        // the quickest call of forward
+  vgpu::WindowReport first_call_;             // virtual GPU: the ledger of trial 0, for the estimate of time
+  std::uint64_t working_set_ = 0;             // bytes of its tensors
 };
 
 void Run::execute() {
@@ -357,6 +359,7 @@ void Run::reset() {
   verdict_.exception_line = 0;
   verdict_.fault.reset();
   verdict_.timing.reset();
+  verdict_.estimate.reset();
   verdict_.speedup_eager.reset();
   verdict_.speedup_compile.reset();
   verdict_.ledger = {};
@@ -775,6 +778,10 @@ bool Run::trial(int index, bool reverse, Trial& result, int salt) {
     facts.after = std::move(*late);
   }
 
+  if (index == 0 && !on_hardware()) {
+    first_call_ = facts.report;
+    working_set_ = tensor_bytes(prepared) + tensor_bytes(outputs.outputs) + tensor_bytes(task_->reply.value("state", json::array()));
+  }
   facts.refused_ops = reply.refused;
   facts.cpu_ops = reply.cpu_ops;
   facts.output_allocations = outputs.allocations;
@@ -855,7 +862,11 @@ void Run::decide() {
   if (verdict_.ledger.retained_bytes > 0)
     note(fmt::format("{} bytes of device memory that the candidate allocated itself outlive the call", verdict_.ledger.retained_bytes));
   set_level(verdict_, 3, true, fmt::format("{} launches of own kernels in {} calls", launches, windows_));
-  verdict_.levels[4].detail = "not measured: the virtual GPU has no clock";
+  verdict_.levels[4].detail = "not measured";
+  if (auto gpu = vgpu::gpu_properties(verdict_.gpu); gpu && !on_hardware()) {
+    verdict_.estimate = vgpu::estimate_time(first_call_, *gpu, working_set_);
+    verdict_.levels[4].detail += fmt::format("; estimated: {:.3g} ms on an {}", verdict_.estimate->ms, gpu->marketing_name);
+  }
   finish("ok", "verified");
 }
 

@@ -205,6 +205,10 @@ json write(const vgpu::LaunchRecord& launch) {
           {"graph", launch.graph}};
 }
 
+json write(const vgpu::TimeEstimate& e) {
+  return {{"gpu", e.gpu}, {"ms", number(e.ms)}, {"kernel", e.kernel}, {"bound", e.bound}, {"launches", e.launches}};
+}
+
 json write(const vgpu::WindowReport& ledger) {
   return {{"launches", list(ledger.launches, [](const auto& launch) { return write(launch); })},
           {"vendor_calls", list(ledger.vendor_calls,
@@ -508,6 +512,14 @@ void read(const Reader& in, vgpu::Counters& c) {
   in.read("divergent_branches", c.divergent_branches);
 }
 
+void read(const Reader& in, vgpu::TimeEstimate& e) {
+  in.read("gpu", e.gpu);
+  in.read("ms", e.ms);
+  in.read("kernel", e.kernel);
+  in.read("bound", e.bound);
+  in.read("launches", e.launches);
+}
+
 void read(const Reader& in, vgpu::WindowReport& ledger) {
   in.objects("launches", [&](const Reader& item) {
     vgpu::LaunchRecord& launch = ledger.launches.emplace_back();
@@ -574,6 +586,7 @@ json to_json(const Verdict& v) {
       {"speedup_eager", number(v.speedup_eager)},
       {"speedup_compile", number(v.speedup_compile)},
       {"timing", v.timing ? write(*v.timing) : json(nullptr)},
+      {"estimate", v.estimate ? write(*v.estimate) : json(nullptr)},
       {"builds", list(v.builds, [](const auto& result) { return write(result); })},
       {"exception", nullptr},
       {"fault", v.fault ? write(*v.fault) : json(nullptr)},
@@ -630,6 +643,7 @@ Result<Verdict> verdict_from_json(const json& object) {
   in.read("speedup_eager", v.speedup_eager);
   in.read("speedup_compile", v.speedup_compile);
   in.object("timing", [&](const Reader& timing) { read(timing, v.timing.emplace()); });
+  in.object("estimate", [&](const Reader& estimate) { read(estimate, v.estimate.emplace()); });
   in.objects("builds", [&](const Reader& item) { read(item, v.builds.emplace_back()); });
   in.object("exception", [&](const Reader& exception) {
     exception.read("type", v.exception_type);

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "build/build.h"
 #include "device/device.h"
+#include "vgpu/estimate.h"
 
 namespace musacoder::judge {
 
@@ -98,6 +99,7 @@ struct Verdict {
   std::optional<double> reward;
   std::optional<double> speedup_eager, speedup_compile;   // measured only; vgpu leaves them null
   std::optional<Timing> timing;        // real hardware only
+  std::optional<vgpu::TimeEstimate> estimate;             // virtual GPU only, of a verified call at the sizes it was judged at
   std::vector<build::BuildResult> builds;
   std::string exception_type, exception_message, traceback;
   int exception_line = 0;

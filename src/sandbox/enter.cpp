@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
@@ -48,6 +49,7 @@ Status write_proc(const char* path, const std::string& text) {
 // Which namespaces could be made; the reason for those that could not.
 struct Namespaces {
   bool user = false, pid = false, mount = false, net = false, ipc = false, uts = false;
+  bool protected_proc = false;  // a /proc of its own, of which all that is not a process's is read-only
 };
 
 Namespaces make_namespaces(const Policy& policy, Report& report) {
@@ -139,16 +141,32 @@ void namespace_usage(std::uint64_t base_kib, std::uint64_t& bytes, int& tasks) {
   ::closedir(dir);
 }
 
+// Whether the machine's settings below /newroot/proc, all but what belongs to a process, could be made read-only.
+bool protect_proc() {
+  DIR* dir = ::opendir("/newroot/proc");
+  if (!dir) return false;
+  bool done = true;
+  while (dirent* entry = ::readdir(dir)) {
+    if (entry->d_name[0] == '.' || std::isdigit(static_cast<unsigned char>(entry->d_name[0])) || entry->d_type == DT_LNK) continue;
+    const std::string path = std::string("/newroot/proc/") + entry->d_name;
+    done = ::mount(path.c_str(), path.c_str(), nullptr, MS_BIND, nullptr) == 0 &&
+           ::mount(nullptr, path.c_str(), nullptr, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) == 0 && done;
+  }
+  ::closedir(dir);
+  return done;
+}
+
 // Pid 1 of the namespace. Its end is the end of everybody in it.
 [[noreturn]] void init_main(int ready_fd, bool mount_proc, bool watch_memory, bool watch_tasks, const Policy& policy) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::prctl(PR_SET_NAME, "sandbox-init");
   char answer = 'n';
-  if (mount_proc && ::mount("proc", "/newroot/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) == 0) answer = 'y';
+  if (mount_proc && ::mount("proc", "/newroot/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr) == 0)
+    answer = policy.child_devices && protect_proc() ? 'p' : 'y';
   if (::write(ready_fd, &answer, 1) != 1) ::_exit(1);
   close_others({});
   default_signals();
-  bool poll = answer == 'y' && (watch_memory || watch_tasks);
+  bool poll = answer != 'n' && (watch_memory || watch_tasks);
   std::uint64_t base_kib = status_kib(1, "RssAnon:") + status_kib(1, "RssShmem:");
   for (;;) {
     siginfo_t info{};
@@ -315,7 +333,7 @@ Status confine(const Policy& policy, const Namespaces& made, const TreePlan& pla
   std::vector<std::string> readable = {"/proc", "/dev/random", "/dev/urandom", "/sys/devices/system"}, writable = {"/dev/null", "/dev/zero", "/dev/full"};
   writable.insert(writable.end(), plan.devices.begin(), plan.devices.end());
   // NVIDIA's driver library gives its threads names and fails where it cannot.
-  if (!plan.devices.empty()) writable.push_back("/proc/self/task");
+  if (!plan.devices.empty()) writable.push_back(made.protected_proc ? "/proc" : "/proc/self/task");
   for (const auto& item : plan.binds) (item.writable ? writable : readable).push_back(item.path);
   if (made.mount) {
     readable.push_back("/");  // which holds nothing but what was bound into it
@@ -361,7 +379,8 @@ Status enter_with_pipe(const Policy& policy, Report& report, bool keep_pipe) {
     while (n < 0 && errno == EINTR);
     ::close(ready[0]);
     if (n != 1) return fail(Code::kInternal, "sandbox: the namespace's init did not start");
-    proc = answer == 'y';
+    proc = answer != 'n';
+    made.protected_proc = answer == 'p';
     if (made.mount && !proc) report.skipped.emplace_back("proc", "a new /proc cannot be mounted here");
   }
   if (made.mount) MC_RETURN_IF_ERROR(finish_tree());

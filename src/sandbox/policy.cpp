@@ -59,6 +59,7 @@ Result<Policy> policy_from_json(const std::string& text) {
     else if (key == "open_files") status = read_number(item, key, policy.open_files);
     else if (key == "network") status = read_bool(item, key, policy.network);
     else if (key == "inet_sockets") status = read_bool(item, key, policy.inet_sockets);
+    else if (key == "child_devices") status = read_bool(item, key, policy.child_devices);
     else if (key == "namespaces") status = read_bool(item, key, policy.namespaces);
     else if (key == "cgroups") status = read_bool(item, key, policy.cgroups);
     else if (key == "result_fd") status = read_number(item, key, policy.result_fd);
@@ -85,6 +86,7 @@ std::string to_json(const Policy& p) {
                 {"open_files", p.open_files},
                 {"network", p.network},
                 {"inet_sockets", p.inet_sockets},
+                {"child_devices", p.child_devices},
                 {"namespaces", p.namespaces},
                 {"cgroups", p.cgroups},
                 {"result_fd", p.result_fd}};

@@ -35,6 +35,9 @@ struct Policy {
   int open_files = 1024;
   bool network = false;                    // true keeps the network reachable
   bool inet_sockets = false;               // internet sockets may be made though nothing is reachable; only in a network namespace of its own
+  // Programs that are started inside may use the devices too: NVIDIA's driver library names its threads below /proc/PID, and fails
+  // where it cannot. Only with a /proc of its own, of which all that is not a process's becomes read-only.
+  bool child_devices = false;
   bool namespaces = true;                  // false: only rlimits, Landlock and seccomp
   bool cgroups = true;                     // try cgroup v2, then v1
   int result_fd = -1;                      // where the supervisor writes its one-line JSON result (see launcher.h)

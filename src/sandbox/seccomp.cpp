@@ -19,7 +19,7 @@ const char* const kRefused[] = {
     "ptrace", "process_vm_readv", "process_vm_writev", "process_madvise", "kcmp", "pidfd_getfd",
     // file systems and roots
     "mount", "umount", "umount2", "pivot_root", "chroot", "move_mount", "open_tree", "fsopen", "fsconfig", "fsmount",
-    "fspick", "mount_setattr", "mknod", "mknodat", "open_by_handle_at", "name_to_handle_at", "fanotify_init", "quotactl",
+    "fspick", "mount_setattr", "open_by_handle_at", "name_to_handle_at", "fanotify_init", "quotactl",
     "quotactl_fd", "acct", "lookup_dcookie",
     // new namespaces: a fresh user namespace would give capabilities, and kernel surface, back
     "unshare", "setns",
@@ -68,6 +68,11 @@ Status apply_seccomp(bool sockets) {
   for (unsigned long request : {static_cast<unsigned long>(TIOCSTI), static_cast<unsigned long>(TIOCLINUX)})
     bad += seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(ioctl), 1,
                             SCMP_A1(SCMP_CMP_MASKED_EQ, 0xffffffffu, request)) != 0;
+  // Device nodes. Named pipes are left: compute-sanitizer's launcher speaks to its children through them.
+  for (std::uint64_t kind : {std::uint64_t{S_IFCHR}, std::uint64_t{S_IFBLK}}) {
+    bad += seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(mknod), 1, SCMP_A1(SCMP_CMP_MASKED_EQ, S_IFMT, kind)) != 0;
+    bad += seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(mknodat), 1, SCMP_A2(SCMP_CMP_MASKED_EQ, S_IFMT, kind)) != 0;
+  }
   // A file that becomes executable with another's rights.
   for (std::uint64_t bit : {std::uint64_t{S_ISUID}, std::uint64_t{S_ISGID}}) {
     bad += seccomp_rule_add(filter, SCMP_ACT_ERRNO(EPERM), SCMP_SYS(chmod), 1, SCMP_A1(SCMP_CMP_MASKED_EQ, bit, bit)) != 0;

@@ -1,7 +1,5 @@
 #include "service/job.h"
 
-#include <sys/random.h>
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -9,6 +7,7 @@
 
 #include "base/hash.h"
 #include "base/json_lines.h"
+#include "base/random.h"
 #include "judge/verdict.h"
 
 namespace musacoder::service {
@@ -20,18 +19,6 @@ constexpr std::array<const char*, 6> kStateNames = {"queued", "running",   "done
                                                     "failed", "cancelled", "expired"};
 
 std::string dump(const json& value) { return value.dump(-1, ' ', false, json::error_handler_t::replace); }
-
-std::string random_hex(std::size_t bytes) {
-  std::array<unsigned char, 32> buffer{};
-  std::size_t have = 0;
-  while (have < bytes) {
-    const ssize_t n = getrandom(buffer.data() + have, bytes - have, 0);
-    if (n > 0) have += static_cast<std::size_t>(n);
-  }
-  std::string text;
-  for (std::size_t i = 0; i < bytes; ++i) text += fmt::format("{:02x}", buffer[i]);
-  return text;
-}
 
 constexpr std::array<const char*, 3> kRoleNames = {"both", "compile", "execute"};
 constexpr const char* kCompiling = "compile";
@@ -125,10 +112,8 @@ std::string content_hash(const JobSpec& spec) {
 std::string task_hash(const JobSpec& spec) { return base::sha256_hex(spec.reference); }
 
 std::string new_job_id(double now) {
-  return fmt::format("j-{:012x}{}", static_cast<std::uint64_t>(std::max(0.0, now) * 1000), random_hex(10));
+  return fmt::format("j-{:012x}{}", static_cast<std::uint64_t>(std::max(0.0, now) * 1000), base::random_hex(10));
 }
-
-std::string random_id(const std::string& prefix) { return prefix + random_hex(16); }
 
 Job new_job(const JobSpec& spec, double now) {
   Job job;

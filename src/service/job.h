@@ -24,9 +24,12 @@
 #include <optional>
 #include <string>
 
+#include "base/random.h"
 #include "base/status.h"
 
 namespace musacoder::service {
+
+using base::random_id;
 
 inline constexpr int kRecordVersion = 1;
 
@@ -94,8 +97,6 @@ std::string content_hash(const JobSpec& spec);
 std::string task_hash(const JobSpec& spec);
 // "j-" and 32 hex digits: time and 80 random bits, so that ids sort by time and cannot be guessed.
 std::string new_job_id(double now);
-// Prefix and 32 random hex digits.
-std::string random_id(const std::string& prefix);
 
 Job new_job(const JobSpec& spec, double now);
 

@@ -11,7 +11,7 @@
 #include "base/json_lines.h"
 #include "judge/verdict.h"
 #include "service/filter.h"
-#include "service/log.h"
+#include "base/event_log.h"
 #include "service/nats_link.h"
 
 namespace musacoder::service {

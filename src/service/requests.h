@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "net/json_fields.h"
 #include "service/http_types.h"
 #include "service/job.h"
 #include "task/task.h"
@@ -20,6 +21,14 @@ namespace musacoder::service {
 inline constexpr std::size_t kMaxJobsAtOnce = 1024;
 inline constexpr std::size_t kMaxExtraBytes = 64u << 10;
 
+using net::bool_field;
+using net::dump_json;
+using net::integer_field;
+using net::number_field;
+using net::parse_body;
+using net::parse_text;
+using net::text_field;
+
 struct JobContext {
   const task::TaskSet* tasks = nullptr;  // null: only references
   std::string owner = "anonymous";
@@ -28,8 +37,6 @@ struct JobContext {
   double now = 0;  // Unix seconds
 };
 
-ApiResult<nlohmann::json> parse_body(const Request& request);
-ApiResult<nlohmann::json> parse_text(const std::string& text);
 ApiResult<JobSpec> parse_job(const nlohmann::json& value, const JobContext& context);
 
 struct JobList {
@@ -38,22 +45,4 @@ struct JobList {
 };
 ApiResult<JobList> parse_jobs(const nlohmann::json& value, const JobContext& context);
 
-// Typed members of an object. Absent and null are `nullopt`; another type or range is 422.
-ApiResult<std::optional<std::string>> text_field(const nlohmann::json& object, const char* key,
-                                                 std::size_t max_characters);
-ApiResult<std::optional<double>> number_field(const nlohmann::json& object, const char* key, double low,
-                                              double high);
-ApiResult<std::optional<std::int64_t>> integer_field(const nlohmann::json& object, const char* key,
-                                                     std::int64_t low, std::int64_t high);
-ApiResult<std::optional<bool>> bool_field(const nlohmann::json& object, const char* key);
-
-std::string dump_json(const nlohmann::json& value);
-
 }  // namespace musacoder::service
-
-#define MC_API_ASSIGN_OR_RETURN(lhs, expr) \
-  MC_API_ASSIGN_OR_RETURN_IMPL(MC_CONCAT(mc_api_, __LINE__), lhs, expr)
-#define MC_API_ASSIGN_OR_RETURN_IMPL(tmp, lhs, expr) \
-  auto tmp = (expr);                                 \
-  if (!tmp) return tl::unexpected(tmp.error());      \
-  lhs = std::move(*tmp)

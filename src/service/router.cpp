@@ -6,7 +6,7 @@
 
 #include "base/files.h"
 #include "base/json_lines.h"
-#include "service/log.h"
+#include "base/event_log.h"
 #include "service/openapi.h"
 #include "service/trainer_routes.h"
 
@@ -16,27 +16,6 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMaxPageBytes = 16u << 20;
-
-// "127.0.0.1:8811" → "127.0.0.1", "[::1]:8811" → "::1".
-std::string host_name(const std::string& host) {
-  if (!host.empty() && host[0] == '[')
-    return host.substr(1, host.find(']') == std::string::npos ? 0 : host.find(']') - 1);
-  return host.substr(0, host.find(':'));
-}
-
-bool is_loopback_name(const std::string& name) {
-  return name == "localhost" || name == "::1" || name == "ip6-localhost" || name.rfind("127.", 0) == 0;
-}
-
-std::string bearer_of(const Request& request) {
-  constexpr std::string_view kScheme = "bearer ";
-  if (request.authorization.size() > kScheme.size()) {
-    std::string scheme = request.authorization.substr(0, kScheme.size());
-    for (char& c : scheme) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-    if (scheme == kScheme) return request.authorization.substr(kScheme.size());
-  }
-  return request.upgrade ? request.query("access_token") : "";
-}
 
 std::string views_text(Service& service, const std::vector<Job>& jobs, bool whole) {
   std::string text = "[";
@@ -55,13 +34,6 @@ json stored_json(const store::StoredVerdict& row) {
 }
 
 }  // namespace
-
-Reply json_reply(int status, std::string body) {
-  Reply reply;
-  reply.status = status;
-  reply.body = std::move(body);
-  return reply;
-}
 
 JobContext context_of(Service& service, const Token& token) {
   const auto& config = service.config();
@@ -123,11 +95,8 @@ std::optional<Reply> Router::refuse_early(const Request& request) {
                {"path", request.path}});
     return std::optional<Reply>(error_reply(error, request.id));
   };
-  if (service_.config().tokens.empty() && !is_loopback_name(host_name(request.host)))
-    return refuse(api_error(403, "without tokens only a loopback Host is served").value(), "host");
-  if (!request.origin.empty() && request.origin != "http://" + request.host &&
-      request.origin != "https://" + request.host)
-    return refuse(api_error(403, "requests from the pages of other sites are refused").value(), "origin");
+  if (auto foreign = net::find_foreign(request, !service_.config().tokens.empty()))
+    return refuse(std::move(foreign->error), foreign->reason);
   std::string allow;
   const Route* route = match(request, nullptr, &allow);
   if (!route && !allow.empty()) {
@@ -141,7 +110,7 @@ std::optional<Reply> Router::refuse_early(const Request& request) {
   if (!route)
     return refuse(api_error(404, "there is no such route; GET /openapi.json lists them").value(), "route");
   if (route->open) return std::nullopt;
-  auto token = service_.authenticate(bearer_of(request));
+  auto token = service_.authenticate(net::bearer_of(request));
   if (!token) {
     auto reply = refuse(token.error(), "token");
     reply->headers.emplace_back("WWW-Authenticate", "Bearer");
@@ -157,7 +126,7 @@ Reply Router::handle(const Request& request) {
   std::string rest;
   const Route* route = match(request, &rest, nullptr);
   Token token;
-  if (!route->open) token = service_.authenticate(bearer_of(request)).value();
+  if (!route->open) token = service_.authenticate(net::bearer_of(request)).value();
   auto reply = route->handler(request, token, rest);
   return reply ? std::move(*reply) : error_reply(reply.error(), request.id);
 }
@@ -207,7 +176,7 @@ void Router::add_core() {
   add("GET", "/metrics", [&s](const Request&, const Token& token, const std::string&) -> ApiResult<Reply> {
     (void)s.queue_json(token);  // brings the gauges up to date
     Reply reply = json_reply(200, s.metrics().text());
-    reply.type = "text/plain; version=0.0.4; charset=utf-8";
+    reply.type = net::kMetricsType;
     return reply;
   });
 

@@ -57,7 +57,6 @@ class Router {
   std::unique_ptr<class TrainerRoutes> trainers_;
 };
 
-Reply json_reply(int status, std::string body);
 JobContext context_of(Service& service, const Token& token);
 
 }  // namespace musacoder::service

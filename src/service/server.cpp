@@ -1,206 +1,163 @@
 #include "service/server.h"
 
-#include <algorithm>
-#include <boost/asio/as_tuple.hpp>
-#include <boost/asio/ip/address.hpp>
-#include <boost/asio/ip/v6_only.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
-#include <charconv>
-#include <thread>
+#include <set>
 
-#include "base/hash.h"
-#include "service/log.h"
-#include "service/session.h"
+#include "service/websockets.h"
 
 namespace musacoder::service {
+namespace {
 
-using base::LogLevel;
-
-void ServerState::add_hook(const Hook& hook) {
-  std::lock_guard lock(hooks_mutex_);
-  if (hooks_.size() > 256 && hooks_.size() > 2 * connections)
-    hooks_.erase(
-        std::remove_if(hooks_.begin(), hooks_.end(), [](const auto& weak) { return weak.expired(); }),
-        hooks_.end());
-  hooks_.push_back(hook);
-}
-
-void ServerState::run_hooks() {
-  std::vector<Hook> hooks;
-  {
-    std::lock_guard lock(hooks_mutex_);
-    for (const auto& weak : hooks_)
-      if (auto hook = weak.lock()) hooks.push_back(std::move(hook));
+class JobsPending : public net::Pending {
+ public:
+  JobsPending(Service& service, Wait wait)
+      : service_(service),
+        wait_(std::move(wait)),
+        left_(std::make_shared<Left>(wait_.jobs.begin(), wait_.jobs.end())) {
+    seconds = wait_.seconds;
   }
-  for (const auto& hook : hooks) (*hook)();
-}
+  void watch(std::function<void()> wake) override {
+    subscription_ =
+        service_.subscribe(wait_.jobs, [left = left_, wake = std::move(wake)](const Change& change) {
+          if (has_ended(change.state) && left->remove({change.id})) wake();
+        });
+  }
+  std::optional<net::Reply> poll(bool over) override {
+    if (!looked_) {  // those that ended before they were watched
+      looked_ = true;
+      std::vector<std::string> ended;
+      for (const auto& id : wait_.jobs)
+        if (auto job = service_.queue().get(id); job && *job && has_ended((*job)->state)) ended.push_back(id);
+      left_->remove(ended);
+    }
+    const bool all = left_->remove({});
+    if (!all && !over) return std::nullopt;
+    return to_net(service_, wait_.then(all));
+  }
 
-std::string ServerState::next_request_id() {
-  static const std::string prefix = random_id("r-").substr(0, 10);
-  return fmt::format("{}-{}", prefix, ++request_number);
-}
+ private:
+  class Left {
+   public:
+    template <typename Iterator>
+    Left(Iterator begin, Iterator end) : ids_(begin, end) {}
+    // Whether none is left.
+    bool remove(const std::vector<std::string>& ended) {
+      std::lock_guard lock(mutex_);
+      for (const auto& id : ended) ids_.erase(id);
+      return ids_.empty();
+    }
 
-Result<Endpoint> parse_endpoint(const std::string& text) {
-  const auto colon = text.rfind(':');
-  if (colon == std::string::npos)
-    return fail(Code::kInvalidArgument, "'{}' is no address; give HOST:PORT, e.g. 127.0.0.1:8811", text);
-  Endpoint endpoint;
-  endpoint.host = text.substr(0, colon);
-  if (endpoint.host.size() > 2 && endpoint.host.front() == '[' && endpoint.host.back() == ']')
-    endpoint.host = endpoint.host.substr(1, endpoint.host.size() - 2);
-  if (endpoint.host == "localhost") endpoint.host = "127.0.0.1";
-  const auto parsed = std::from_chars(text.data() + colon + 1, text.data() + text.size(), endpoint.port);
-  if (parsed.ec != std::errc() || parsed.ptr != text.data() + text.size() || colon + 1 == text.size())
-    return fail(Code::kInvalidArgument, "'{}' has no port from 0 to 65535", text);
-  boost::system::error_code error;
-  net::ip::make_address(endpoint.host, error);
-  if (error)
-    return fail(Code::kInvalidArgument, "'{}' is no IP address; give e.g. 127.0.0.1:8811 or [::]:8811",
-                endpoint.host);
-  return endpoint;
-}
+   private:
+    std::mutex mutex_;
+    std::set<std::string> ids_;
+  };
+  Service& service_;
+  Wait wait_;
+  std::shared_ptr<Left> left_;
+  Subscription subscription_;
+  bool looked_ = false;
+};
 
-bool is_loopback(const Endpoint& endpoint) {
-  boost::system::error_code error;
-  const auto address = net::ip::make_address(endpoint.host, error);
-  return !error && address.is_loopback();
+// That work is waiting. A lost race for the job is no reason to answer: it is looked whether something waits.
+class WorkPending : public net::Pending {
+ public:
+  WorkPending(Service& service, Wait wait) : service_(service), wait_(std::move(wait)) {
+    seconds = wait_.seconds;
+  }
+  void watch(std::function<void()> wake) override {
+    subscription_ = service_.subscribe_work(std::move(wake));
+  }
+  std::optional<net::Reply> poll(bool over) override {
+    // The route has just looked: what it found is nothing for this worker.
+    const bool first = std::exchange(first_, false);
+    if (!over && !service_.draining()) {
+      if (first) return std::nullopt;
+      const auto stats = service_.queue().stats();
+      if (stats && stats->queued == 0) return std::nullopt;
+    }
+    return to_net(service_, wait_.then(false));
+  }
+
+ private:
+  Service& service_;
+  Wait wait_;
+  Subscription subscription_;
+  bool first_ = true;
+};
+
+class JobEvents : public net::EventSource {
+ public:
+  JobEvents(Service& service, std::string id) : service_(service), id_(std::move(id)) {}
+  void watch(std::function<void()> wake) override {
+    subscription_ = service_.subscribe({id_}, [wake = std::move(wake)](const Change&) { wake(); });
+  }
+  Piece next() override {
+    const auto job = service_.queue().get(id_);
+    if (!job || !*job) return {"", true};
+    if ((*job)->revision == sent_) return {};
+    sent_ = (*job)->revision;
+    const bool ended = has_ended((*job)->state);
+    return {fmt::format("event: {}\nid: {}\ndata: {}\n\n", state_name((*job)->state), sent_,
+                        service_.view(**job, ended)),
+            ended};
+  }
+
+ private:
+  Service& service_;
+  std::string id_;
+  Subscription subscription_;
+  std::uint64_t sent_ = 0;
+};
+
+class RouterHandler : public net::Handler {
+ public:
+  explicit RouterHandler(Router& router) : router_(router), websockets_(make_websockets(router)) {}
+  std::optional<net::Reply> refuse_early(const Request& request) override {
+    auto refused = router_.refuse_early(request);
+    return refused ? std::optional<net::Reply>(std::move(*refused)) : std::nullopt;
+  }
+  net::Reply handle(const Request& request) override {
+    return to_net(router_.service(), router_.handle(request));
+  }
+  net::Reply error_reply(const ApiError& error, const std::string& request_id) const override {
+    return service::error_reply(error, request_id);
+  }
+  std::string pattern_of(const Request& request) const override { return router_.pattern_of(request); }
+  net::HttpMetrics& metrics() override { return router_.service().metrics().http(); }
+  net::Upgrader* upgrader(const Request& request) override {
+    return request.path == "/v1/ws" || request.path == "/ws" ? websockets_.get() : nullptr;
+  }
+
+ private:
+  Router& router_;
+  std::shared_ptr<net::Upgrader> websockets_;
+};
+
+}  // namespace
+
+net::Reply to_net(Service& service, Reply reply) {
+  if (reply.wait) {
+    const bool jobs = !reply.wait->jobs.empty();
+    if (jobs)
+      reply.pending = std::make_shared<JobsPending>(service, std::move(*reply.wait));
+    else
+      reply.pending = std::make_shared<WorkPending>(service, std::move(*reply.wait));
+  } else if (!reply.stream_job.empty()) {
+    reply.events = std::make_shared<JobEvents>(service, std::move(reply.stream_job));
+  }
+  return reply;
 }
 
 struct Server::Impl {
-  Impl(Router& router, ServerConfig c)
-      : config(std::move(c)), state(std::make_shared<ServerState>(router, config)) {}
-  ServerConfig config;
-  std::shared_ptr<ServerState> state;
-  std::vector<std::unique_ptr<Tcp::acceptor>> acceptors;
-  std::shared_ptr<net::ssl::context> tls;
-  std::vector<std::thread> threads;
-  std::optional<net::executor_work_guard<net::io_context::executor_type>> guard;
-  bool running = false;
-
-  net::awaitable<void> accept(Tcp::acceptor& acceptor) {
-    net::steady_timer pause(state->io);
-    while (!state->stopping) {
-      Tcp::socket socket(net::make_strand(state->io));
-      auto [error] = co_await acceptor.async_accept(socket, net::as_tuple(net::use_awaitable));
-      if (state->stopping) co_return;
-      if (error) {  // out of descriptors, or a peer that was gone again
-        log_event(LogLevel::kWarning, "accept_failed", {{"error", error.message()}});
-        pause.expires_after(std::chrono::milliseconds(50));
-        [[maybe_unused]] auto [waited] = co_await pause.async_wait(net::as_tuple(net::use_awaitable));
-        continue;
-      }
-      boost::system::error_code ignored;
-      socket.set_option(Tcp::no_delay(true), ignored);
-      socket.set_option(net::socket_base::keep_alive(true), ignored);
-      const auto remote = socket.remote_endpoint(ignored);
-      std::string peer = ignored ? "?" : fmt::format("{}:{}", remote.address().to_string(), remote.port());
-      if (state->connections >= config.max_connections) {
-        state->router.service().metrics().count_refusal("connections");
-        // One small write that fits the socket's buffer; TLS peers see a closed connection.
-        if (!tls) {
-          static const std::string busy =
-              "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: "
-              "2\r\nConnection: close\r\nContent-Length: 119\r\n\r\n"
-              R"({"error":{"code":"RESOURCE_EXHAUSTED","message":"too many connections","infra":true,"retry_after_s":2,"request_id":""}})";
-          socket.non_blocking(true, ignored);
-          socket.write_some(net::buffer(busy), ignored);
-        }
-        socket.close(ignored);
-        continue;
-      }
-      if (tls)
-        serve_tls(state, std::move(socket), std::move(peer), tls);
-      else
-        serve_plain(state, std::move(socket), std::move(peer));
-    }
-  }
+  Impl(Router& router, ServerConfig config) : handler(router), server(handler, std::move(config)) {}
+  RouterHandler handler;
+  net::Server server;
 };
 
 Server::Server(Router& router, ServerConfig config)
     : impl_(std::make_unique<Impl>(router, std::move(config))) {}
-Server::~Server() { stop(0); }
-
-Status Server::start() {
-  Impl& impl = *impl_;
-  const ServerConfig& config = impl.config;
-  if (config.tls_cert.empty() != config.tls_key.empty())
-    return fail(Code::kInvalidArgument, "TLS wants both a certificate and a key");
-  if (!config.tls_cert.empty()) {
-    impl.tls = std::make_shared<net::ssl::context>(net::ssl::context::tls_server);
-    impl.tls->set_options(net::ssl::context::default_workarounds | net::ssl::context::no_sslv2 |
-                          net::ssl::context::no_sslv3 | net::ssl::context::no_tlsv1 |
-                          net::ssl::context::no_tlsv1_1);
-    boost::system::error_code error;
-    impl.tls->use_certificate_chain_file(config.tls_cert, error);
-    if (error)
-      return fail(Code::kInvalidArgument, "cannot use the certificate {}: {}", config.tls_cert,
-                  error.message());
-    impl.tls->use_private_key_file(config.tls_key, net::ssl::context::pem, error);
-    if (error)
-      return fail(Code::kInvalidArgument, "cannot use the key {}: {}", config.tls_key, error.message());
-  }
-  for (const auto& text : config.listen) {
-    MC_ASSIGN_OR_RETURN(const Endpoint endpoint, parse_endpoint(text));
-    auto acceptor = std::make_unique<Tcp::acceptor>(impl.state->io);
-    boost::system::error_code error;
-    const Tcp::endpoint address(net::ip::make_address(endpoint.host), endpoint.port);
-    acceptor->open(address.protocol(), error);
-    if (!error) acceptor->set_option(net::socket_base::reuse_address(true), error);
-    if (!error && address.address().is_v6()) acceptor->set_option(net::ip::v6_only(true), error);
-    if (!error) acceptor->bind(address, error);
-    if (!error) acceptor->listen(1024, error);
-    if (error) return fail(Code::kUnavailable, "cannot listen on {}: {}", text, error.message());
-    impl.acceptors.push_back(std::move(acceptor));
-  }
-  for (auto& acceptor : impl.acceptors) net::co_spawn(impl.state->io, impl.accept(*acceptor), net::detached);
-  impl.guard.emplace(impl.state->io.get_executor());
-  for (int i = 0; i < config.threads; ++i)
-    impl.threads.emplace_back([state = impl.state] {
-      for (;;) try {
-          state->io.run();
-          return;
-        } catch (const std::exception& error) {
-          log_event(LogLevel::kError, "connection_failed", {{"error", std::string(error.what())}});
-        }
-    });
-  impl.running = true;
-  return ok();
-}
-
-std::vector<std::string> Server::addresses() const {
-  std::vector<std::string> found;
-  for (const auto& acceptor : impl_->acceptors) {
-    boost::system::error_code ignored;
-    const auto local = acceptor->local_endpoint(ignored);
-    const std::string host = local.address().to_string();
-    found.push_back(fmt::format("{}:{}", local.address().is_v6() ? "[" + host + "]" : host, local.port()));
-  }
-  return found;
-}
-
-void Server::stop(double grace_s) {
-  Impl& impl = *impl_;
-  if (!impl.running) return;
-  impl.running = false;
-  const base::Deadline deadline = base::Deadline::in(grace_s);
-  while (impl.state->active > 0 && !deadline.expired())
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  impl.state->stopping = true;
-  net::post(impl.state->io, [&impl] {
-    boost::system::error_code ignored;
-    for (auto& acceptor : impl.acceptors) acceptor->close(ignored);
-  });
-  impl.state->run_hooks();
-  impl.guard.reset();
-  // Connections end by themselves now; a peer that does not read is not waited for.
-  const base::Deadline patience = base::Deadline::in(std::min(3.0, grace_s));
-  while (impl.state->connections > 0 && !patience.expired())
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  impl.state->io.stop();
-  for (auto& thread : impl.threads) thread.join();
-  impl.threads.clear();
-  impl.state->pool.join();
-}
+Server::~Server() = default;
+Status Server::start() { return impl_->server.start(); }
+std::vector<std::string> Server::addresses() const { return impl_->server.addresses(); }
+void Server::stop(double grace_s) { impl_->server.stop(grace_s); }
 
 }  // namespace musacoder::service

@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/json_lines.h"
-#include "service/log.h"
+#include "base/event_log.h"
 #include "service/requests.h"
 
 #ifndef MUSACODER_VERSION

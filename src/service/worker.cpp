@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "judge/feedback.h"
-#include "service/log.h"
+#include "base/event_log.h"
 
 namespace musacoder::service {
 namespace {

@@ -7,9 +7,11 @@
 //   optimizer.step();                       // then clear_gradients(parameters)
 //
 // Same numbers as torch.optim.AdamW(fused=True). Parameters without a gradient are left alone. Moments have
-// the parameter's type.
+// the parameter's type. Weight decay may be given for each parameter by itself, and moments may lie in
+// memory of the caller's.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "llm/torch.h"
@@ -23,11 +25,17 @@ struct AdamWConfig {
 class AdamW {
  public:
   AdamW(std::vector<at::Tensor> parameters, const AdamWConfig& config);
+  AdamW(std::vector<at::Tensor> parameters, const AdamWConfig& config, std::vector<double> weight_decays,
+        std::vector<at::Tensor> first, std::vector<at::Tensor> second);
   void step();
+  void set_learning_rate(double rate) { config_.learning_rate = rate; }
+  // As if so many steps had been taken, for a state that is read back.
+  void set_steps(std::int64_t steps);
 
  private:
   AdamWConfig config_;
   std::vector<at::Tensor> parameters_, first_, second_, steps_;
+  std::vector<double> decays_;
 };
 
 void clear_gradients(const std::vector<at::Tensor>& parameters);

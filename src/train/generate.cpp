@@ -19,6 +19,7 @@ using nlohmann::json;
 struct Answer {
   std::vector<TokenId> tokens;
   std::vector<float> logprobs;
+  std::vector<std::int64_t> versions;
   std::string text;
   Finish finish = Finish::kNone;
 };
@@ -52,9 +53,13 @@ Result<std::vector<TokenId>> encode_prompt(const GenerateOptions& options, const
 void print_answer(const GenerateOptions& options, std::size_t request, int sample, const Answer& answer,
                   bool headed) {
   if (options.json) {
-    const json line = {{"request", request},      {"sample", sample},
-                       {"tokens", answer.tokens}, {"logprobs", answer.logprobs},
-                       {"text", answer.text},     {"finish", finish_name(answer.finish)}};
+    const json line = {{"request", request},
+                       {"sample", sample},
+                       {"tokens", answer.tokens},
+                       {"logprobs", answer.logprobs},
+                       {"versions", answer.versions},
+                       {"text", answer.text},
+                       {"finish", finish_name(answer.finish)}};
     fmt::print("{}\n", line.dump(-1, ' ', false, json::error_handler_t::replace));
     return;
   }
@@ -100,6 +105,7 @@ Status run_generate(const GenerateOptions& options) {
       Answer& answer = answers[{number[event.request], event.sample}];
       answer.tokens.push_back(event.token);
       answer.logprobs.push_back(event.logprob);
+      answer.versions.push_back(event.version);
       answer.text += event.text;
       answer.finish = event.finish;
       if (live) {

@@ -5,7 +5,7 @@
 //
 // All prompts run together. Text of a single sample is shown as it comes; otherwise each answer is shown
 // whole, in the order of prompts and samples. With `json` a line for each answer: request, sample, tokens,
-// logprobs, text, finish.
+// logprobs, versions (of the weights, per token), text, finish.
 #pragma once
 
 #include <string>

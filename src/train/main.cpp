@@ -2,9 +2,12 @@
 #include <CLI/CLI.hpp>
 
 #include "train/bench.h"
+#include "train/config/sft_config.h"
 #include "train/generate.h"
 #include "train/memory_plan.h"
 #include "train/parity.h"
+#include "train/serve.h"
+#include "train/sft/sft.h"
 
 namespace {
 
@@ -12,9 +15,41 @@ int finish(const char* command, const musacoder::Status& status) {
   if (status) return 0;
   fmt::print(stderr, "musacoder-train {}: {}\n", command, status.error().message);
   return status.error().code == musacoder::Code::kInternal ||
-                 status.error().code == musacoder::Code::kResourceExhausted
+                 status.error().code == musacoder::Code::kResourceExhausted ||
+                 status.error().code == musacoder::Code::kUnavailable
              ? 3
              : 2;
+}
+
+void add_engine_options(CLI::App* app, musacoder::llm::EngineOptions& options) {
+  app->add_option("--type", options.type, "weights and cache: keep (as in the file; bf16 of GGUF), f32, bf16")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"keep", "f32", "bf16"}));
+  app->add_option("--device", options.device, "cpu, cuda or cuda:N")->capture_default_str();
+  app->add_option("--adapter", options.adapter, "folder of LoRA adapters in peft's layout");
+  app->add_option("--cache-tokens", options.cache_tokens, "room for all running answers and their prompts")
+      ->capture_default_str();
+  app->add_option("--max-running", options.max_running, "answers at a time")->capture_default_str();
+  app->add_option("--step-tokens", options.step_tokens, "tokens in one pass of the model")
+      ->capture_default_str();
+  app->add_flag("!--no-prefix-sharing", options.share_prefixes,
+                "read every prompt whole, even where an earlier one began alike");
+  app->add_option("--prefix-states", options.prefix_states,
+                  "DeltaNet models: states kept for prompts that begin alike")
+      ->capture_default_str();
+}
+
+int run_sft_command(const musacoder::train::SftOptions& options, bool keys) {
+  if (keys) {
+    musacoder::train::SftConfig defaults;
+    fmt::print("{}", musacoder::train::config_markdown(musacoder::train::sft_keys(defaults)));
+    return 0;
+  }
+  if (options.config.empty())
+    return finish("sft", musacoder::fail(musacoder::Code::kInvalidArgument, "name a TOML file"));
+  const auto outcome = musacoder::train::run_sft(options);
+  if (!outcome) return finish("sft", musacoder::Status(tl::unexpect, outcome.error()));
+  return outcome->stopped ? 4 : 0;
 }
 
 void add_generate_options(CLI::App* app, musacoder::train::GenerateOptions& options) {
@@ -52,29 +87,54 @@ void add_generate_options(CLI::App* app, musacoder::train::GenerateOptions& opti
       ->take_all()
       ->allow_extra_args(false);
   app->add_flag("--ignore-eos", sampling.ignore_eos, "go on where the model would end");
-  app->add_option("--type", options.engine.type,
-                  "weights and cache: keep (as in the file; bf16 of GGUF), f32, bf16")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"keep", "f32", "bf16"}));
-  app->add_option("--device", options.engine.device, "cpu, cuda or cuda:N")->capture_default_str();
-  app->add_option("--adapter", options.engine.adapter, "folder of LoRA adapters in peft's layout");
-  app->add_option("--cache-tokens", options.engine.cache_tokens,
-                  "room for all running answers and their prompts")
-      ->capture_default_str();
-  app->add_option("--max-running", options.engine.max_running, "answers at a time")->capture_default_str();
-  app->add_option("--step-tokens", options.engine.step_tokens, "tokens in one pass of the model")
-      ->capture_default_str();
-  app->add_flag("!--no-prefix-sharing", options.engine.share_prefixes,
-                "read every prompt whole, even where an earlier one began alike");
-  app->add_option("--prefix-states", options.engine.prefix_states,
-                  "DeltaNet models: states kept for prompts that begin alike")
-      ->capture_default_str();
+  add_engine_options(app, options.engine);
   app->add_flag("--json", options.json,
                 "a JSON line for each answer: tokens, their log-probabilities, text, why it ended");
   app->add_flag("--speed", options.speed, "say on stderr how fast it went");
   app->footer(
       "Example: musacoder-train generate --model SmolLM2-135M.gguf --chat --prompt 'Who are you?' "
       "--temperature 0");
+}
+
+void add_serve_options(CLI::App* app, musacoder::train::ServeModelOptions& options) {
+  musacoder::llm::ModelServerConfig& config = options.config;
+  app->add_option("--model", config.model, "folder in Hugging Face's layout, or a GGUF file")->required();
+  app->add_option("--name", config.name, "what clients call the model; default: its file name");
+  app->add_option("--listen", options.listen, "HOST:PORT; port 0: any free one; may be given several times")
+      ->take_all()
+      ->allow_extra_args(false)
+      ->capture_default_str();
+  app->add_option(
+      "--token-file", options.token_file,
+      "file with the bearer token that clients must give; needed for other addresses than loopback");
+  app->add_option("--tls-cert", options.tls_cert, "PEM file; with --tls-key");
+  app->add_option("--tls-key", options.tls_key, "PEM file");
+  app->add_option(
+         "--weights-dir", config.weight_folders,
+         "folder below which POST /v1/weights may read weights; may be given several times; none: no swaps")
+      ->take_all()
+      ->allow_extra_args(false);
+  app->add_option("--max-open", config.max_open, "requests at a time, running and waiting; beyond them 429")
+      ->capture_default_str();
+  app->add_option("--request-s", config.request_s, "seconds for one request")->capture_default_str();
+  app->add_option("--default-max-tokens", config.default_max_tokens,
+                  "of chat answers whose request does not say; less where less fits")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1 << 24));
+  app->add_flag("--plain-messages", config.plain_messages,
+                "refuse messages that hold the chat format's own tokens, such as <|im_end|>");
+  app->add_option("--max-body-mib", options.max_body_mib, "largest request")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 1024));
+  app->add_option("--max-connections", options.max_connections, "beyond them 503")->capture_default_str();
+  app->add_option("--drain-s", options.drain_s, "seconds that running requests get after SIGTERM")
+      ->capture_default_str();
+  add_engine_options(app, config.engine);
+  app->footer(
+      "Example: musacoder-train serve-model --model SmolLM2-135M.gguf --name smollm2\n"
+      "         curl http://127.0.0.1:8812/v1/chat/completions -H 'Content-Type: application/json' \\\n"
+      "           -d '{\"model\": \"smollm2\", \"messages\": [{\"role\": \"user\", \"content\": \"Who are "
+      "you?\"}]}'");
 }
 
 void add_bench_options(CLI::App* app, musacoder::train::BenchOptions& options) {
@@ -123,7 +183,9 @@ int main(int argc, char** argv) {
       "Language models for MusaCoder: generation and training on libtorch.\n"
       "Example: musacoder-train generate --model DIR --prompt 'The capital of France is'",
       "musacoder-train");
-  app.footer("Exit codes: 0 done, 2 wrong usage or input, 3 resources or a fault of the program.");
+  app.footer(
+      "Exit codes: 0 done, 2 wrong usage or input, 3 resources or a fault of the program, 4 stopped by a "
+      "signal.");
   app.require_subcommand(1);
 
   std::string model, input, out;
@@ -140,6 +202,24 @@ int main(int argc, char** argv) {
   CLI::App* generate = app.add_subcommand("generate", "answer prompts");
   add_generate_options(generate, generating);
 
+  musacoder::train::ServeModelOptions serving;
+  CLI::App* serve = app.add_subcommand("serve-model", "a model behind OpenAI's HTTP API");
+  add_serve_options(serve, serving);
+
+  musacoder::train::SftOptions tuning;
+  bool keys = false;
+  CLI::App* sft =
+      app.add_subcommand("sft", "fine-tune a model on conversations and texts (docs/training.md)");
+  sft->add_option("config", tuning.config, "TOML file; every key is in docs/training.md");
+  sft->add_option("--set", tuning.assignments, "key=value over the file's; may be given several times")
+      ->take_all()
+      ->allow_extra_args(false);
+  sft->add_flag("--dry-run", tuning.dry_run, "read model and data, say what would be trained, and end");
+  sft->add_flag("--keys", keys, "print the table of all keys");
+  sft->footer(
+      "Ends with 4 when a signal stopped it behind a step and its checkpoint; the same command goes on.\n"
+      "Example: musacoder-train sft configs/sft-smollm2.toml --set run.dir=runs/first --set "
+      "optimizer.lr=3e-5");
   musacoder::train::BenchOptions benched;
   CLI::App* bench = app.add_subcommand("bench", "how fast a model trains here");
   add_bench_options(bench, benched);
@@ -152,6 +232,8 @@ int main(int argc, char** argv) {
   if (bench->parsed()) return finish("bench", musacoder::train::run_bench(benched));
   if (parity->parsed()) return finish("parity", musacoder::train::run_parity(model, input, out));
   if (generate->parsed()) return finish("generate", musacoder::train::run_generate(generating));
+  if (serve->parsed()) return finish("serve-model", musacoder::train::run_serve_model(std::move(serving)));
+  if (sft->parsed()) return run_sft_command(tuning, keys);
   if (plan->parsed()) return finish("plan", musacoder::train::run_plan(planning));
   return 2;
 }

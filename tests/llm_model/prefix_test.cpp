@@ -9,6 +9,7 @@
 #include "llm/checkpoint/families.h"
 #include "llm/generate/engine.h"
 #include "llm/generate/prefix_tree.h"
+#include "llm/model/weights.h"
 
 namespace musacoder::llm {
 namespace {
@@ -153,23 +154,25 @@ class SharedPrefixes : public testing::TestWithParam<bool> {
   void SetUp() override {
     folder_ = testing::TempDir() + "shared_prefixes" + (GetParam() ? "_delta" : "");
     std::filesystem::remove_all(folder_);
+    std::filesystem::create_directories(folder_);
+    write("model", 1);
+  }
+  void TearDown() override { std::filesystem::remove_all(folder_); }
+  void write(const std::string& name, std::uint64_t seed) {
     const nlohmann::json config = model_config(GetParam());
     NewCheckpoint model{.files = {{"config.json", config.dump()}}};
-    at::manual_seed(1);
+    at::manual_seed(seed);
     const auto wanted = family_tensors(config);
     ASSERT_TRUE(wanted);
-    for (const FamilyTensor& one : *wanted) {
-      values_.push_back(at::randn(one.shape));
-      model.tensors.push_back({one.name, DType::kF32, one.shape, [value = values_.back()] {
+    for (const FamilyTensor& one : *wanted)
+      model.tensors.push_back({one.name, DType::kF32, one.shape, [value = at::randn(one.shape)] {
                                  return std::string_view(static_cast<const char*>(value.const_data_ptr()),
                                                          value.nbytes());
                                }});
-    }
-    ASSERT_TRUE(write_checkpoint(model, folder_));
+    ASSERT_TRUE(write_checkpoint(model, folder_ + "/" + name));
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-  std::unique_ptr<Engine> engine(EngineOptions options) {
-    auto opened = Engine::open(folder_, options);
+  std::unique_ptr<Engine> engine(EngineOptions options, const std::string& name = "model") {
+    auto opened = Engine::open(folder_ + "/" + name, options);
     EXPECT_TRUE(opened) << opened.error().message;
     return std::move(*opened);
   }
@@ -195,7 +198,6 @@ class SharedPrefixes : public testing::TestWithParam<bool> {
     return out;
   }
   std::string folder_;
-  std::vector<at::Tensor> values_;
 };
 
 TEST_P(SharedPrefixes, AnswersAreTheSameBitsAndPromptsAreReadOnce) {
@@ -257,7 +259,170 @@ TEST_P(SharedPrefixes, WhatIsKeptGivesWayToWhatRuns) {
   EXPECT_GT(tight->counts().reused_tokens, 0);
 }
 
+// Swaps of weights while prefixes are shared.
+class SwappedPrefixes : public SharedPrefixes {
+ protected:
+  void SetUp() override {
+    SharedPrefixes::SetUp();
+    write("next", 2);
+  }
+  void swap(Engine& engine, const std::string& name, SwapCache cache) {
+    const auto weights = Engine::read_weights(folder_ + "/" + name, {});
+    ASSERT_TRUE(weights);
+    ASSERT_TRUE(engine.swap_weights({.weights = &*weights, .cache = cache}));
+  }
+  struct Trace {
+    std::vector<TokenId> tokens;
+    std::vector<float> logprobs;
+    std::size_t old = 0;  // tokens of version 0, which come first
+  };
+  using Traces = std::map<std::pair<std::uint64_t, int>, Trace>;
+  static void step(Engine& engine, Traces& out) {
+    const auto events = engine.step();
+    ASSERT_TRUE(events) << events.error().message;
+    for (const TokenEvent& event : *events) {
+      Trace& to = out[{event.request, event.sample}];
+      if (event.version == 0) {
+        EXPECT_EQ(to.old, to.tokens.size());
+        ++to.old;
+      }
+      to.tokens.push_back(event.token);
+      to.logprobs.push_back(event.logprob);
+    }
+  }
+  static void finish(Engine& engine, Traces& out) {
+    for (int steps = 0; !engine.idle() && steps < 1000; ++steps) step(engine, out);
+    EXPECT_TRUE(engine.idle());
+  }
+  static GenerateRequest greedy(std::vector<TokenId> prompt, int samples, int tokens = 20) {
+    return {.prompt = std::move(prompt),
+            .samples = samples,
+            .sampling = {.max_tokens = tokens, .temperature = 0, .ignore_eos = true}};
+  }
+  // The weights of `name` alone, on these tokens, nothing shared.
+  Trace alone(const std::string& name, const std::vector<TokenId>& tokens, std::size_t count) {
+    if (count == 0) return {};
+    const auto plain = engine({.share_prefixes = false}, name);
+    EXPECT_TRUE(plain->add(greedy(tokens, 1, static_cast<int>(count))));
+    Traces out;
+    finish(*plain, out);
+    return out.begin()->second;
+  }
+  // All slots of states and all room are there again.
+  void expect_nothing_lost(Engine& engine, std::int64_t tokens, int samples) {
+    EXPECT_EQ(engine.counts().free_tokens, tokens);
+    EXPECT_TRUE(engine.add(greedy(prompt(0, 3, 5), samples, 2)));
+    Traces out;
+    finish(engine, out);
+    EXPECT_EQ(out.size(), static_cast<std::size_t>(samples));
+  }
+};
+
+TEST_P(SwappedPrefixes, WhatBeginsAfterwardsSharesOnlyWhatTheNewWeightsRead) {
+  for (const SwapCache cache : {SwapCache::kKeep, SwapCache::kRecompute}) {
+    const auto sharing = engine({}), old = engine({.share_prefixes = false}),
+               plain = engine({.share_prefixes = false}, "next");
+    std::vector<std::int64_t> reused;
+    for (int i = 0; i < 4; ++i) {
+      if (i == 2) swap(*sharing, "next", cache);
+      const std::int64_t before = sharing->counts().reused_tokens;
+      const GenerateRequest one = request(prompt(70, 5, 1), 2);
+      EXPECT_EQ(SharedPrefixes::finish(*sharing, one), SharedPrefixes::finish(i < 2 ? *old : *plain, one));
+      reused.push_back(sharing->counts().reused_tokens - before);
+    }
+    EXPECT_EQ(reused, (std::vector<std::int64_t>{0, 64, 0, 64}));
+    expect_nothing_lost(*sharing, 16384, 64);
+  }
+}
+
+// Two requests share 64 tokens of prompt; the cache holds both, 8 pages each, in its 12 only because of that, so
+// one waits for the other to be read again. The third comes after the swap.
+TEST_P(SwappedPrefixes, WhatRunsIsReadAgainAndContinuesToTheBit) {
+  const std::vector<std::vector<TokenId>> prompts = {prompt(70, 5, 1), prompt(70, 5, 1), prompt(70, 9, 2)};
+  for (const int step_tokens : {256, 7})
+    for (const int steps : {1, 3, 11, 13, 17}) {
+      const auto sharing = engine({.cache_tokens = 192, .max_running = 5, .step_tokens = step_tokens});
+      Traces got;
+      const std::uint64_t first = *sharing->add(greedy(prompts[0], 2));
+      for (int i = 0; i < steps; ++i) {
+        if (i == steps / 2) {
+          ASSERT_TRUE(sharing->add(greedy(prompts[1], 2, 10)));
+        }
+        step(*sharing, got);
+      }
+      if (step_tokens == 256 && steps > 1) {
+        ASSERT_EQ(sharing->counts().reused_tokens, 64);
+        ASSERT_EQ(got.size(), 4u);  // both are running
+      }
+      swap(*sharing, "next", SwapCache::kRecompute);
+      ASSERT_TRUE(sharing->add(greedy(prompts[2], 1)));
+      finish(*sharing, got);
+      ASSERT_EQ(got.size(), 5u);
+      std::size_t old = 0;
+      for (const auto& [key, trace] : got) {
+        std::vector<TokenId> tokens = prompts[key.first - first];
+        const Trace begun = alone("model", tokens, trace.old);
+        const auto middle = static_cast<std::ptrdiff_t>(trace.old);
+        EXPECT_EQ(begun.tokens, std::vector<TokenId>(trace.tokens.begin(), trace.tokens.begin() + middle));
+        tokens.insert(tokens.end(), begun.tokens.begin(), begun.tokens.end());
+        const Trace rest = alone("next", tokens, trace.tokens.size() - trace.old);
+        EXPECT_EQ(rest.tokens, std::vector<TokenId>(trace.tokens.begin() + middle, trace.tokens.end()));
+        EXPECT_EQ(rest.logprobs, std::vector<float>(trace.logprobs.begin() + middle, trace.logprobs.end()));
+        EXPECT_EQ(trace.tokens.size(), key.first == first + 1 ? 10u : 20u);
+        old += trace.old;
+      }
+      if (step_tokens == 256 && steps > 1) {
+        EXPECT_GT(old, 0u);
+      }
+      EXPECT_GT(sharing->counts().reused_tokens, 0);
+      expect_nothing_lost(*sharing, 192, 5);
+    }
+}
+
+// In the middle of a prompt with a snapshot still to come, and in the middle of answers.
+TEST_P(SwappedPrefixes, WhatRunsOnAKeptCacheIsKeptForNobody) {
+  for (const int steps : {2, 20}) {
+    const auto sharing = engine({.max_running = 4, .step_tokens = 8}),
+               plain = engine({.share_prefixes = false}, "next");
+    Traces got;
+    ASSERT_TRUE(sharing->add(greedy(prompt(70, 5, 1), 2)));
+    for (int i = 0; i < steps; ++i) step(*sharing, got);
+    swap(*sharing, "next", SwapCache::kKeep);
+    finish(*sharing, got);
+    ASSERT_EQ(got.size(), 2u);
+    for (const auto& [key, trace] : got) {
+      EXPECT_EQ(trace.old, steps == 2 ? 0u : 11u);  // the prompt takes ten steps
+      EXPECT_EQ(trace.tokens.size(), 20u);
+      const Trace fresh = alone("next", prompt(70, 5, 1), 20);
+      EXPECT_NE(trace.logprobs, fresh.logprobs);
+    }
+    EXPECT_EQ(sharing->counts().prompt_tokens, 75);  // nothing was read again
+    for (const std::int64_t reused : {0, 64}) {
+      const std::int64_t before = sharing->counts().reused_tokens;
+      const GenerateRequest one = request(prompt(70, 5, 1));
+      EXPECT_EQ(SharedPrefixes::finish(*sharing, one), SharedPrefixes::finish(*plain, one));
+      EXPECT_EQ(sharing->counts().reused_tokens - before, reused);
+    }
+    expect_nothing_lost(*sharing, 16384, 4);
+  }
+}
+
+TEST_P(SwappedPrefixes, CancelledWhileItIsReadAgainItLeavesNothingBehind) {
+  const auto sharing = engine({.cache_tokens = 320, .max_running = 3, .step_tokens = 7});
+  for (const int more : {0, 1, 5, 12}) {  // steps after the swap: it waits, is read, its answers are, it goes on
+    Traces got;
+    const std::uint64_t id = *sharing->add(greedy(prompt(40, 5, 1), 3));
+    for (int i = 0; i < 12; ++i) step(*sharing, got);
+    swap(*sharing, more % 2 ? "next" : "model", SwapCache::kRecompute);
+    for (int i = 0; i < more; ++i) step(*sharing, got);
+    sharing->cancel(id);
+    EXPECT_TRUE(sharing->idle());
+    expect_nothing_lost(*sharing, 320, 3);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, SharedPrefixes, testing::Bool());
+INSTANTIATE_TEST_SUITE_P(Models, SwappedPrefixes, testing::Bool());
 
 }  // namespace
 }  // namespace musacoder::llm

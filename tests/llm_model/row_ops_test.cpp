@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
+#include "llm/checkpoint/gguf_quants.h"
 #include "llm/kernels/cpu_kernels.h"
 
 namespace musacoder::llm {
@@ -71,6 +74,74 @@ TEST_P(EachKernelSet, AttendsAsTorchDoes) {
       }
 }
 
+// Random blocks of a type whose scales (float16 at these places) are finite and of either sign.
+struct BlockType {
+  GgmlType type;
+  PackedKind kind;
+  std::vector<std::size_t> halves;
+};
+const BlockType kBlockTypes[] = {{GgmlType::kQ4_0, PackedKind::kQ4_0, {0}},
+                                 {GgmlType::kQ4_1, PackedKind::kQ4_1, {0, 2}},
+                                 {GgmlType::kQ8_0, PackedKind::kQ8_0, {0}},
+                                 {GgmlType::kQ4K, PackedKind::kQ4K, {0, 2}},
+                                 {GgmlType::kQ6K, PackedKind::kQ6K, {208}}};
+at::Tensor random_blocks(const BlockType& type, std::int64_t rows, std::int64_t blocks) {
+  const auto block = *ggml_block(type.type);
+  const at::Tensor out =
+      at::randint(0, 256, {rows, blocks, static_cast<std::int64_t>(block.bytes)}, at::kByte);
+  auto* bytes = out.mutable_data_ptr<std::uint8_t>();
+  for (std::int64_t i = 0; i < rows * blocks; ++i)
+    for (const std::size_t at : type.halves) {
+      std::uint8_t& high = bytes[static_cast<std::size_t>(i) * block.bytes + at + 1];
+      high = i % 7 == 0 ? high & 0x80 : (high & 0x83) | 0x20;  // some are zero or subnormal
+    }
+  return out;
+}
+
+TEST_P(EachKernelSet, MultipliesPackedWeightsAsTheirValues) {
+  at::manual_seed(6);
+  for (const BlockType& type : kBlockTypes) {
+    const std::int64_t blocks = 3, out = 11, in = blocks * ggml_block(type.type)->elements;
+    const at::Tensor w = random_blocks(type, out, blocks);
+    at::Tensor values = at::empty({out, in});
+    ASSERT_TRUE(dequantize_blocks(type.type, {static_cast<const char*>(w.const_data_ptr()), w.nbytes()},
+                                  values.mutable_data_ptr<float>()));
+    at::Tensor own = at::empty({out, in});
+    const int kind = static_cast<int>(type.kind);
+    run_->unpack[kind](w.const_data_ptr<std::uint8_t>(), out * in, own.mutable_data_ptr<float>());
+    EXPECT_TRUE(at::equal(own, values)) << kind;
+    for (const std::int64_t rows : {1, 2, 5, 8, 13, 66}) {
+      const at::Tensor x = at::randn({rows, in});
+      at::Tensor y = at::zeros({rows, out}), want = at::zeros({rows, out});
+      run_->linear_packed[kind](x.const_data_ptr<float>(), rows, in, w.const_data_ptr<std::uint8_t>(), 0, out,
+                                y.mutable_data_ptr<float>(), out);
+      run_->linear_f32(x.const_data_ptr<float>(), rows, in, values.const_data_ptr<float>(), 0, out,
+                       want.mutable_data_ptr<float>(), out);
+      EXPECT_TRUE(at::equal(y, want)) << kind << " " << rows;  // to the bit
+    }
+  }
+}
+
+TEST_P(EachKernelSet, ExponentialsAndMaximumAreThoseOfTheLibrary) {
+  for (const std::int64_t count : {1, 15, 16, 17, 300}) {
+    const at::Tensor x = at::linspace(-88, 3, count), out = at::empty_like(x);
+    const float top = run_->maximum(x.const_data_ptr<float>(), count);
+    EXPECT_EQ(top, x.max().item<float>());
+    const float sum =
+        run_->exponentials(x.const_data_ptr<float>(), count, top, 0.9f, out.mutable_data_ptr<float>());
+    const at::Tensor want = ((x - top) * 0.9f).to(at::kDouble).exp();
+    EXPECT_LT(((out - want) / want).abs().max().item<double>(), 3e-7);
+    EXPECT_NEAR(sum / want.sum().item<double>(), 1, 1e-6);
+  }
+  const float odd[] = {-INFINITY, 0, -1000, NAN};
+  float out[4];
+  run_->exponentials(odd, 4, 0, 1, out);
+  EXPECT_EQ(out[0], 0);
+  EXPECT_EQ(out[1], 1);
+  EXPECT_EQ(out[2], 0);
+  EXPECT_TRUE(std::isnan(out[3]));
+}
+
 INSTANTIATE_TEST_SUITE_P(, EachKernelSet, testing::Values("avx512", "avx2", "base"),
                          [](const auto& info) { return std::string(info.param); });
 
@@ -107,6 +178,62 @@ TEST(RowSilu, IsTorchsInAnyCompany) {
   EXPECT_TRUE(at::allclose(all, at::silu(x.to(at::kDouble)).to(at::kFloat), 1e-6, 1e-7));
   for (const std::int64_t r : {0, 4, 8}) EXPECT_TRUE(at::equal(row_silu(x[r]), all[r]));
   EXPECT_EQ(row_silu(at::full({1}, -1e30)).item<float>(), 0);
+}
+
+TEST(RowRmsNorm, IsTorchsInAnyCompany) {
+  at::manual_seed(7);
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16})
+    for (const std::int64_t dim : {1, 16, 24, 100}) {
+      const at::Tensor x = at::randn({5, 3, dim}).to(type), w = at::randn({dim}).to(type),
+                       all = row_rms_norm(x, w, 1e-3);
+      const at::Tensor wide = x.to(at::kFloat);
+      const at::Tensor want = w * (wide * at::rsqrt(wide.square().mean(-1, true) + 1e-3)).to(type);
+      EXPECT_TRUE(at::allclose(all, want, type == at::kFloat ? 1e-5 : 1.6e-2, 1e-6)) << dim;
+      EXPECT_TRUE(at::equal(row_rms_norm(x[4], w, 1e-3), all[4]));
+    }
+}
+
+TEST(RowSwiglu, IsTorchsInAnyCompany) {
+  at::manual_seed(8);
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const at::Tensor gate = (at::randn({9, 37}) * 20).to(type), up = at::randn({9, 37}).to(type),
+                     all = row_swiglu(gate, up);
+    EXPECT_TRUE(at::allclose(all, at::silu(gate) * up, type == at::kFloat ? 1e-6 : 1.6e-2, 1e-7));
+    for (const std::int64_t r : {0, 4, 8}) EXPECT_TRUE(at::equal(row_swiglu(gate[r], up[r]), all[r]));
+  }
+  EXPECT_EQ(row_swiglu(at::full({1}, -1e30), at::full({1}, 1.0)).item<float>(), 0);
+}
+
+TEST(RowRotate, TurnsHalvesAndLeavesTheRest) {
+  at::manual_seed(9);
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16})
+    for (const std::int64_t turned : {4, 20, 64}) {
+      const at::Tensor x = at::randn({3, 2, 64}).to(type), c = at::randn({3, 1, turned}).to(type),
+                       s = at::randn({3, 1, turned}).to(type);
+      const at::Tensor part = x.narrow(2, 0, turned);
+      const auto halves = part.chunk(2, -1);
+      const at::Tensor want = at::cat(
+          {part * c + at::cat({-halves[1], halves[0]}, -1) * s, x.narrow(2, turned, 64 - turned)}, -1);
+      EXPECT_TRUE(at::equal(row_rotate(x, c, s), want)) << turned;  // the same operations, the same roundings
+    }
+}
+
+TEST(RowOps, TakeFloat16Too) {
+  at::manual_seed(11);
+  const at::Tensor x = at::randn({3, 2, 8}).to(at::kHalf), w = at::randn({8}).to(at::kHalf);
+  const auto wide = [](const at::Tensor& t) { return t.to(at::kFloat); };
+  EXPECT_TRUE(at::allclose(wide(row_rms_norm(x, w, 1e-3)), row_rms_norm(wide(x), wide(w), 1e-3), 1e-2, 1e-3));
+  EXPECT_TRUE(at::allclose(wide(row_swiglu(x, x)), row_swiglu(wide(x), wide(x)), 1e-2, 1e-3));
+  const at::Tensor c = at::rand({3, 1, 4}).to(at::kHalf);
+  EXPECT_TRUE(at::allclose(wide(row_rotate(x, c, c)), row_rotate(wide(x), wide(c), wide(c)), 1e-2, 1e-2));
+}
+
+TEST(RowEmbedding, UnpacksRows) {
+  at::manual_seed(10);
+  const at::Tensor w = random_blocks(kBlockTypes[2], 9, 2), ids = at::tensor({8, 0, 8}, at::kLong);
+  EXPECT_TRUE(at::equal(row_embedding(w, ids), unpacked(w).index_select(0, ids)));
+  EXPECT_EQ(in_features(w), 64);
+  EXPECT_FALSE(is_packed(unpacked(w)));
 }
 
 TEST(RowRotation, IsCosineAndSineOfPositionTimesFrequency) {

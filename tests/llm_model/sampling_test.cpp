@@ -47,6 +47,41 @@ TEST(Sampler, LogprobIsOfTheWholeDistributionAtTheTemperature) {
   EXPECT_NEAR(warm.logprob, std::log(std::sqrt(0.4) / sum), 1e-6);
 }
 
+TEST(Sampler, BiasesMoveTheChoiceButNotTheReport) {
+  Sampler sampler(kLogits.size());
+  const Sampled one = sampler.pick(kLogits.data(), {.temperature = 0, .logit_bias = {{2, 50.0f}}},
+                                   {kNothing, kNothing}, 0, 0);
+  EXPECT_EQ(one.token, 2u);
+  EXPECT_NEAR(one.logprob, std::log(0.05), 1e-6);
+  EXPECT_EQ(drawn({.logit_bias = {{3, -100.0f}, {0, -100.0f}}}), (std::set<TokenId>{1, 2, 4}));
+}
+
+TEST(Sampler, LikeliestAreInOrder) {
+  Sampler sampler(kLogits.size());
+  const auto top = sampler.likeliest(kLogits.data(), {}, 3);
+  ASSERT_EQ(top.size(), 3u);
+  EXPECT_EQ(top[0].token, 3u);
+  EXPECT_EQ(top[1].token, 0u);
+  EXPECT_EQ(top[2].token, 4u);
+  EXPECT_NEAR(top[2].logprob, std::log(0.15), 1e-6);
+}
+
+// Beyond one part of the sums, and where most tokens have no mass at all.
+TEST(Sampler, DrawsFromLargeVocabularies) {
+  std::vector<float> logits(5000, -200);
+  logits[777] = std::log(0.25f);
+  logits[4999] = std::log(0.75f);
+  Sampler sampler(logits.size());
+  int last = 0;
+  for (std::uint64_t i = 0; i < 4000; ++i) {
+    const Sampled one = sampler.pick(logits.data(), {.seed = 3}, {kNothing, kNothing}, 0, i);
+    ASSERT_TRUE(one.token == 777 || one.token == 4999);
+    last += one.token == 4999;
+  }
+  EXPECT_NEAR(last, 3000, 4 * std::sqrt(4000 * 0.25 * 0.75));
+  EXPECT_EQ(sampler.pick(logits.data(), {.temperature = 1e-44}, {kNothing, kNothing}, 0, 1).token, 4999u);
+}
+
 TEST(Sampler, TiesGoToTheSmallerId) {
   const std::vector<float> flat(100, 1.5f);
   Sampler sampler(flat.size());

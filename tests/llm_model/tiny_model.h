@@ -24,23 +24,29 @@ class TinyModel : public testing::Test {
     folder_ = testing::TempDir() + test->test_suite_name() + "." + test->name();
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
+    values_ = write_model("model", 1);
+  }
+  // Its tensors in the order of family_tensors().
+  std::vector<at::Tensor> write_model(const std::string& name, std::uint64_t seed, int layers = 2) {
     const nlohmann::json config = {{"model_type", "llama"},       {"hidden_size", 8},
-                                   {"num_hidden_layers", 2},      {"intermediate_size", 12},
+                                   {"num_hidden_layers", layers}, {"intermediate_size", 12},
                                    {"num_attention_heads", 2},    {"vocab_size", 11},
                                    {"tie_word_embeddings", true}, {"max_position_embeddings", 100}};
     NewCheckpoint model{.files = {{"config.json", config.dump()}}};
-    at::manual_seed(1);
+    at::manual_seed(seed);
     const auto wanted = family_tensors(config);
-    ASSERT_TRUE(wanted);
+    EXPECT_TRUE(wanted);
+    std::vector<at::Tensor> values;
     for (const FamilyTensor& one : *wanted) {
-      values_.push_back(at::randn(one.shape));
-      const at::Tensor& value = values_.back();
+      values.push_back(at::randn(one.shape));
+      const at::Tensor value = values.back();
       model.tensors.push_back({one.name, DType::kF32, one.shape, [value] {
                                  return std::string_view(static_cast<const char*>(value.const_data_ptr()),
                                                          value.nbytes());
                                }});
     }
-    ASSERT_TRUE(write_checkpoint(model, folder_ + "/model"));
+    EXPECT_TRUE(write_checkpoint(model, folder_ + "/" + name));
+    return values;
   }
   void TearDown() override { std::filesystem::remove_all(folder_); }
 

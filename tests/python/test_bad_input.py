@@ -75,3 +75,16 @@ def test_an_unusable_cache_folder_blames_nobody(tmp_path):
     code, verdict, message = verify(TASK, RIGHT, MUSACODER_CACHE=str(blocked))
     assert code in (2, 3) and verdict is None
     assert str(blocked) in message
+
+
+def test_output_that_nobody_reads_or_that_has_no_room():
+    command = [MUSACODER, "prompt", TASK, "--json"]
+    assert len(subprocess.run(command, capture_output=True, check=True).stdout) > 4096, "too short to leave the program's buffer"
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    gone = subprocess.run(command, stdout=write_end, stderr=subprocess.PIPE, text=True, check=False)
+    os.close(write_end)
+    assert (gone.returncode, gone.stderr) == (3, "")
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert done.returncode == 3 and "No space left" in done.stderr

@@ -96,7 +96,12 @@ def test_dequantised_to_the_bit(probe, name):
     assert same.all()
 
 
-def write_gguf(path, arch, sizes, weights, extra=lambda writer: None):
+def as_q8_0(name, value):
+    return quants.quantize(value, gguf.GGMLQuantizationType.Q8_0), gguf.GGMLQuantizationType.Q8_0
+
+
+def write_gguf(path, arch, sizes, weights, extra=lambda writer: None, pack=as_q8_0):
+    """Vectors stay float32; a matrix becomes what `pack` makes of its name and value: bytes and their type."""
     writer = gguf.GGUFWriter(path, arch)
     extra(writer)
     writer.add_embedding_length(sizes["hidden"])
@@ -111,8 +116,8 @@ def write_gguf(path, arch, sizes, weights, extra=lambda writer: None):
         writer.add_key_length(sizes["head_dim"])
         writer.add_value_length(sizes["head_dim"])
     for name, value in weights.items():
-        kind = gguf.GGMLQuantizationType.F32 if value.ndim == 1 else gguf.GGMLQuantizationType.Q8_0
-        writer.add_tensor(name, quants.quantize(value, kind), raw_dtype=kind)
+        data, kind = (value, gguf.GGMLQuantizationType.F32) if value.ndim == 1 else pack(name, value)
+        writer.add_tensor(name, data, raw_dtype=kind)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()

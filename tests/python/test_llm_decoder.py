@@ -57,6 +57,18 @@ MODELS = {
     "qwen3": ("Qwen3", dict(head_dim=16, rope_parameters=dict(rope_type="default", rope_theta=1e6))),
     "qwen3-tied": ("Qwen3", dict(head_dim=8, tie_word_embeddings=True, num_key_value_heads=1)),
     "qwen3_5": ("Qwen3_5", DELTA | dict(num_hidden_layers=4, head_dim=16, rope_parameters=PARTIAL)),
+    "qwen3_5-grouped": (
+        "Qwen3_5",
+        DELTA
+        | dict(
+            num_hidden_layers=2,
+            head_dim=32,
+            num_key_value_heads=4,
+            layer_types=["linear_attention", "full_attention"],
+            linear_num_key_heads=1,
+            linear_num_value_heads=3,
+        ),
+    ),
     "qwen3_5-tied": (
         "Qwen3_5",
         dict(

@@ -8,10 +8,13 @@ import subprocess
 import pytest
 from llm_support import require_train
 
-require_train("transformers", "safetensors", "torch")
+require_train("transformers", "safetensors", "torch", "gguf")
 
+import gguf  # noqa: E402
+import numpy as np  # noqa: E402
 import torch  # noqa: E402
 from llm_support import TRAIN, smollm2  # noqa: E402
+from test_llm_checkpoint import NAMES, write_gguf  # noqa: E402
 from test_llm_decoder import MODELS, make, make_adapter  # noqa: E402
 
 PROMPTS = [
@@ -196,6 +199,54 @@ def test_requests_that_cannot_be_met_say_why(tiny, arguments, message, code):
     assert message in run("--model", tiny[1], *arguments, code=code).stderr
 
 
+def random_blocks(kind, rows, width, rng):
+    """Blocks with sensible scales: float16 at these places of a block."""
+    elements, size = gguf.GGML_QUANT_SIZES[kind]
+    halves = {"Q4_1": [0, 2], "Q4_K": [0, 2], "Q6_K": [208]}.get(kind.name, [0])
+    data = rng.integers(0, 256, (rows, width // elements, size), dtype=np.uint8)
+    for at in halves:
+        scale = rng.uniform(-1, 1, data.shape[:2]) * (
+            0.02 if kind.name in ("Q8_0", "Q4_0", "Q4_1") else 0.001
+        )
+        data[..., at : at + 2] = scale.astype(np.float16)[..., None].view(np.uint8)
+    return data.reshape(rows, -1)
+
+
+@pytest.mark.parametrize("arch", ["llama", "qwen2", "qwen3"])
+def test_quantised_weights_give_the_bits_of_their_values(arch, tmp_path):
+    """Every type that is multiplied as such, and Q5_1, which is not, in one model: --type keep beside --type f32."""
+    rng = np.random.default_rng(7)
+    kinds = itertools.cycle(
+        getattr(gguf.GGMLQuantizationType, k) for k in ("Q4_0", "Q4_1", "Q8_0", "Q4_K", "Q6_K", "Q5_1")
+    )
+
+    def pack(name, value):
+        kind = next(kinds)
+        return random_blocks(kind, *value.shape, rng), kind
+
+    sizes = {"hidden": 256, "layers": 3, "inner": 512, "heads": 4, "kv": 2, "head_dim": 64}
+    width = {"h": 256, "i": 512, "q": 256, "k": 128}
+    weights = {"token_embd.weight": np.zeros((100, 256)), "output.weight": np.zeros((100, 256))}
+    for layer in range(3):
+        for name, (_, dims) in NAMES.items():
+            shape = [width[d] for d in dims]
+            weights[f"blk.{layer}.{name}.weight"] = (
+                rng.uniform(0.5, 1.5, shape).astype(np.float32) if len(shape) == 1 else np.zeros(shape)
+            )
+            if arch == "qwen2" and name in ("attn_q", "attn_k", "attn_v"):
+                weights[f"blk.{layer}.{name}.bias"] = rng.standard_normal(shape[0]).astype(np.float32)
+        if arch == "qwen3":
+            for which in "qk":
+                weights[f"blk.{layer}.attn_{which}_norm.weight"] = np.ones(64, np.float32)
+    weights["output_norm.weight"] = np.ones(256, np.float32)
+    write_gguf(tmp_path / "m.gguf", arch, sizes, weights, pack=pack)
+    for arguments in (["--temperature", 0], ["--temperature", 1, "-n", 3]):
+        same = ["--max-tokens", 12, "--ignore-eos", *arguments]
+        kept, wide = (answers(tmp_path / "m.gguf", PROMPTS, "--type", t, *same) for t in ("keep", "f32"))
+        assert kept == wide  # to the bit
+    assert len({token for one in kept.values() for token in one["tokens"]}) > 20
+
+
 def test_smollm2_speaks_and_transformers_says_the_same():
     from transformers import AutoModelForCausalLM
 
@@ -230,5 +281,7 @@ def test_smollm2_speaks_and_transformers_says_the_same():
     want = model.generate(
         torch.tensor([prompt]), max_new_tokens=24, do_sample=False, eos_token_id=None, pad_token_id=0
     )
-    got = answers(path, [prompt], "--type", "f32", "--temperature", 0, "--max-tokens", 24, "--ignore-eos")
+    same = ["--temperature", 0, "--max-tokens", 24, "--ignore-eos"]
+    got = answers(path, [prompt], *same)  # weights as they are in the file: Q4_1 and Q8_0
     assert got[0, 0]["tokens"] == want[0, len(prompt) :].tolist()
+    assert got == answers(path, [prompt], "--type", "f32", *same)

@@ -13,7 +13,8 @@ import torch  # noqa: E402
 import transformers  # noqa: E402
 from llm_support import TRAIN  # noqa: E402
 from safetensors import safe_open  # noqa: E402
-from safetensors.torch import load_file  # noqa: E402
+from safetensors.torch import load_file, save_file  # noqa: E402
+from sft_support import final, make_model, train, write_config  # noqa: E402
 from test_llm_decoder import (  # noqa: E402
     DELTA,
     PARTIAL,
@@ -106,9 +107,9 @@ def test_adapters_on_its_linears(targets, tiny, tmp_path):
         )  # badly conditioned: gradients_close()
 
 
-def make_whole(folder):
+def make_whole(folder, **more):
     """A model as it is published: text trunk, vision tower and an MTP head that transformers itself leaves out."""
-    text = SIZES | dict(num_hidden_layers=4, head_dim=16, rope_parameters=PARTIAL) | DELTA
+    text = SIZES | dict(num_hidden_layers=4, head_dim=16, rope_parameters=PARTIAL) | DELTA | more
     vision = dict(depth=1, hidden_size=16, intermediate_size=24, num_heads=2, out_hidden_size=24)
     torch.manual_seed(9)
     config = transformers.Qwen3_5Config(text_config=text, vision_config=vision, tie_word_embeddings=False)
@@ -137,6 +138,26 @@ def test_a_whole_models_text_trunk(tmp_path):
         torch.tensor([prompt]), max_new_tokens=12, do_sample=False, eos_token_id=None, pad_token_id=0
     )
     assert greedy[0, 0]["tokens"] == want[0, len(prompt) :].tolist()
+
+
+def test_training_leaves_vision_tower_and_mtp_head_as_they_are(tmp_path):
+    _, tokenizer = make_model(tmp_path / "other")
+    make_whole(tmp_path / "model", vocab_size=len(tokenizer))
+    tokenizer.save_pretrained(tmp_path / "model")
+    path = tmp_path / "model/model.safetensors"
+    before = load_file(path) | {"mtp.fc.weight": torch.randn(24, 48).bfloat16()}
+    save_file(before, path, {"format": "pt"})
+    train(write_config(tmp_path, tmp_path / "model", train__steps=2, optimizer__lr=0.01))
+    folder = final(tmp_path / "run") / "model"
+    after = load_file(folder / "model.safetensors")
+    assert before.keys() == after.keys()
+    for name, tensor in before.items():
+        passes = "visual" in name or name.startswith("mtp.")
+        assert torch.equal(tensor, after[name]) == passes, name
+    got = ours(folder, tmp_path)
+    model = transformers.Qwen3_5ForConditionalGeneration.from_pretrained(folder, dtype=torch.float32).eval()
+    logits, _, _ = reference_backward(model)
+    close(got["logits"], logits, "logits")
 
 
 def test_an_answer_does_not_depend_on_what_runs_beside_it(tiny):

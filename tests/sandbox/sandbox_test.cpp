@@ -83,6 +83,7 @@ TEST_F(SandboxTest, PolicyJsonRoundTripAndErrors) {
   p.devices = {"/dev/nvidia0"};
   p.bound_addresses = false;
   p.inet_sockets = true;
+  p.child_devices = true;
   p.wall_s = 1.5;
   p.memory_bytes = 1ull << 40;
   auto back = policy_from_json(to_json(p));
@@ -178,6 +179,23 @@ TEST_F(SandboxTest, NetworkIsOutOfReach) {
   EXPECT_EQ(p.run(policy).process.exit.code, ENETUNREACH);
   policy.namespaces = false;
   EXPECT_EQ(p.run(policy).process.exit.code, EACCES) << "only in a namespace of its own";
+}
+
+TEST_F(SandboxTest, NamedPipesButNoDeviceNodes) {
+  EXPECT_EQ(shell("mkfifo pipe; [ -p pipe ] && echo made").process.out, "made\n");  // compute-sanitizer's launcher needs them
+  EXPECT_EQ(shell("mknod zero c 1 5; mknod disk b 8 0; ls").process.out, "");
+}
+
+TEST_F(SandboxTest, ProcessesThatAreStartedMayNameTheirThreads) {
+  need("mount_ns");
+  Policy policy;
+  policy.devices = {"/dev/null"};
+  const std::string name = "/bin/bash -c 'printf named > /proc/$$/task/$$/comm; cat /proc/$$/comm; true'; true";
+  EXPECT_NE(shell(name, policy).process.out, "named\n");
+  policy.child_devices = true;
+  EXPECT_EQ(shell(name, policy).process.out, "named\n");
+  // What belongs to the machine stays as it is, for root too.
+  EXPECT_EQ(shell("echo 1 > /proc/sys/vm/swappiness && echo written; echo h > /proc/sysrq-trigger && echo written", policy).process.out, "");
 }
 
 TEST_F(SandboxTest, FilesOutsideAreInvisible) {

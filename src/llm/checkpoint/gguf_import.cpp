@@ -1,5 +1,6 @@
 #include "llm/checkpoint/gguf_import.h"
 
+#include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -96,9 +97,21 @@ Result<std::string> converted(const GgufTensor& tensor, DType type, std::int64_t
   return bytes;
 }
 
+// The rows' bytes as they are in the file.
+std::string reordered(const GgufTensor& tensor, std::int64_t permute_heads) {
+  const std::int64_t rows = tensor.shape.front();
+  const std::size_t row_bytes = tensor.bytes.size() / static_cast<std::size_t>(rows);
+  std::string bytes;
+  bytes.reserve(tensor.bytes.size());
+  for (std::int64_t r = 0; r < rows; ++r)
+    bytes += tensor.bytes.substr(static_cast<std::size_t>(source_row(r, rows / permute_heads)) * row_bytes, row_bytes);
+  return bytes;
+}
+
 class Importer {
  public:
-  Importer(std::shared_ptr<const Gguf> file, DType type) : file_(std::move(file)), type_(type) {}
+  Importer(std::shared_ptr<const Gguf> file, DType type, std::vector<GgmlType> keep_blocks)
+      : file_(std::move(file)), type_(type), keep_blocks_(std::move(keep_blocks)) {}
 
   Result<GgufImport> run() {
     const auto architecture = file_->text("general.architecture");
@@ -149,7 +162,10 @@ class Importer {
         return bad(fmt::format("tensor '{}' is {}, the metadata make it {}", tensor.name, shape_text(tensor.shape), shape_text(name->shape)));
       const auto block = ggml_block(tensor.type);
       if (!block->readable) return fail(Code::kUnsupported, "{}: tensor '{}' has type {}, which is not read here", file_->where(), tensor.name, block->name);
-      out_.tensors.push_back({name->name, type_, name->shape, bytes_of(tensor, name->permute_heads)});
+      if (tensor.shape.size() == 2 && std::count(keep_blocks_.begin(), keep_blocks_.end(), tensor.type))
+        out_.tensors.push_back({name->name, DType::kU8, {tensor.shape[0], tensor.shape[1] / block->elements, block->bytes}, blocks_of(tensor, name->permute_heads)});
+      else
+        out_.tensors.push_back({name->name, type_, name->shape, bytes_of(tensor, name->permute_heads)});
       lm_head_ |= name->name == "lm_head.weight";
       attention_bias_ |= tensor.name == "blk.0.attn_q.bias";
     }
@@ -169,6 +185,14 @@ class Importer {
   std::function<Result<std::string_view>()> bytes_of(const GgufTensor& tensor, std::int64_t permute_heads) {
     return [file = file_, &tensor, type = type_, permute_heads, buffer = buffer_]() -> Result<std::string_view> {
       MC_ASSIGN_OR_RETURN(*buffer, converted(tensor, type, permute_heads));
+      return std::string_view(*buffer);
+    };
+  }
+
+  std::function<Result<std::string_view>()> blocks_of(const GgufTensor& tensor, std::int64_t permute_heads) {
+    return [file = file_, &tensor, permute_heads, buffer = buffer_]() -> Result<std::string_view> {
+      if (!permute_heads) return tensor.bytes;
+      *buffer = reordered(tensor, permute_heads);
       return std::string_view(*buffer);
     };
   }
@@ -202,6 +226,7 @@ class Importer {
 
   std::shared_ptr<const Gguf> file_;
   DType type_;
+  std::vector<GgmlType> keep_blocks_;
   std::string arch_;
   Sizes s_;
   bool lm_head_ = false, attention_bias_ = false;
@@ -211,9 +236,9 @@ class Importer {
 
 }  // namespace
 
-Result<GgufImport> import_gguf(std::shared_ptr<const Gguf> file, DType type) {
+Result<GgufImport> import_gguf(std::shared_ptr<const Gguf> file, DType type, const std::vector<GgmlType>& keep_blocks) {
   if (type != DType::kF32 && type != DType::kBF16) return fail(Code::kInvalidArgument, "GGUF weights are read as F32 or BF16, not {}", dtype_name(type));
-  return Importer(std::move(file), type).run();
+  return Importer(std::move(file), type, keep_blocks).run();
 }
 
 }  // namespace musacoder::llm

@@ -29,7 +29,8 @@ struct GgufImport {
   std::vector<std::string> notes;    // what a user should know, e.g. a tensor that was left out
 };
 
-// `type`: kF32 or kBF16.
-Result<GgufImport> import_gguf(std::shared_ptr<const Gguf> file, DType type);
+// `type`: kF32 or kBF16. With `keep_blocks`, matrices whose type is one of those stay as they are: kU8 [rows, blocks of a row,
+// bytes of a block], rows in Hugging Face's order.
+Result<GgufImport> import_gguf(std::shared_ptr<const Gguf> file, DType type, const std::vector<GgmlType>& keep_blocks = {});
 
 }  // namespace musacoder::llm

@@ -45,11 +45,14 @@ struct Running {
   std::int32_t state = -1;     // until the samples take it over
   std::vector<std::int64_t>
       snapshots;                // lengths of the prompt at which its state is to be kept, the next one last
-  std::vector<Sample> samples;  // those that have not ended; empty while the prompt is read
+  std::vector<Sample> samples;  // those that have not ended; none while the prompt is read first
   std::int64_t reserved = 0;    // pages it may still take
   std::uint64_t epoch = 0;      // of the prefixes, in which it began to be read
+  // The prompt is not in the cache: it has just come, or weights were swapped. Then there may be samples
+  // already.
   bool reading() const { return prefilled < static_cast<std::int64_t>(request.prompt.size()); }
-  int slots() const { return reading() ? request.samples : static_cast<int>(samples.size()); }
+  bool fresh() const { return reading() && samples.empty(); }
+  int slots() const { return fresh() ? request.samples : static_cast<int>(samples.size()); }
 };
 
 // The ids at which the model ends: of config.json, generation_config.json and the tokenizer.
@@ -69,9 +72,14 @@ std::set<TokenId> end_ids(const std::string& model, const ModelConfig& config, c
   return out;
 }
 
-// Penalties are applied on the host, from the device's logits.
+// Penalties and biases are applied on the host, from the device's logits.
 bool sampled_on_device(const SamplingParams& by) {
-  return by.repetition_penalty == 1 && by.presence_penalty == 0 && by.frequency_penalty == 0;
+  return by.repetition_penalty == 1 && by.presence_penalty == 0 && by.frequency_penalty == 0 &&
+         by.logit_bias.empty();
+}
+
+tl::unexpected<Error> no_adapters() {
+  return fail(Code::kUnsupported, "adapters are not built for generation on a GPU");
 }
 
 class CpuEngine : public Engine {
@@ -90,6 +98,9 @@ class CpuEngine : public Engine {
 
   const Tokenizer* tokenizer() const override { return tokenizer_ ? &*tokenizer_ : nullptr; }
   std::size_t vocabulary() const override { return static_cast<std::size_t>(decoder_.config().vocab); }
+  EngineLimits limits() const override {
+    return {vocabulary(), decoder_.config().max_positions, cache_.pages() * kPage, options_.max_running};
+  }
   bool idle() const override { return waiting_.empty() && running_.empty(); }
   Counts counts() const override {
     Counts out = counts_;
@@ -100,6 +111,8 @@ class CpuEngine : public Engine {
   Result<std::uint64_t> add(GenerateRequest request) override;
   void cancel(std::uint64_t request) override;
   Result<std::vector<TokenEvent>> step() override;
+  Status swap_weights(const WeightSwap& swap) override;
+  std::int64_t version() const override { return version_; }
   // To be called once before all else when the weights lie on a GPU.
   Status use_device(const Weights& weights);
 
@@ -117,7 +130,7 @@ class CpuEngine : public Engine {
     return options_.share_prefixes && one.epoch == prefixes_.epoch();
   }
   std::int64_t room() const { return cache_.free_pages() + cache_.idle_pages(); }
-  std::int64_t need(const GenerateRequest& request) const;
+  static std::int64_t pages_of(const GenerateRequest& request, std::int64_t samples);
   std::int64_t reserved() const;
   int slots() const;
   void admit();
@@ -128,8 +141,12 @@ class CpuEngine : public Engine {
   void keep_answer(Running& running, Sample& sample);
   void start_samples(Running& running);
   void release(Sample& sample);
+  void release(Running& running);
+  void read_again();
+  Result<std::unique_ptr<CudaStep>> device_step(const Weights& weights) const;
   Sampled pick(const Running& running, const Sample& sample, const float* logits);
-  Status sample_into(Running& running, Sample& sample, const Sampled& next, std::vector<TokenEvent>& events);
+  Status sample_into(Running& running, Sample& sample, const Sampled& next, const float* logits,
+                     std::vector<TokenEvent>& events);
   std::vector<Sampled> sampled_of(const std::vector<Row>& rows);
   void remove_ended();
 
@@ -144,16 +161,17 @@ class CpuEngine : public Engine {
   std::deque<Running> waiting_;
   std::deque<Running> running_;  // in the order of add(); a deque, so that pointers of a step's rows stay
   std::uint64_t next_id_ = 1;
+  std::int64_t version_ = 0;
   Counts counts_;
   std::unique_ptr<CudaStep> device_;  // null: on the CPU
 };
 
 // The prompt's full pages are shared, every sample has the rest to itself.
-std::int64_t CpuEngine::need(const GenerateRequest& request) const {
+std::int64_t CpuEngine::pages_of(const GenerateRequest& request, std::int64_t samples) {
   const auto prompt = static_cast<std::int64_t>(request.prompt.size());
   const std::int64_t shared = prompt / kPage,
                      each = KvCache::pages_for(prompt + request.sampling.max_tokens) - shared;
-  return shared + request.samples * each;
+  return shared + samples * each;
 }
 
 std::int64_t CpuEngine::reserved() const {
@@ -176,8 +194,16 @@ Result<std::uint64_t> CpuEngine::add(GenerateRequest request) {
     if (id >= vocabulary())
       return fail(Code::kInvalidArgument, "the prompt's token {} is not below the vocabulary's size, {}", id,
                   vocabulary());
+  for (const auto& [id, bias] : sampling.logit_bias)
+    if (id >= vocabulary() || !(std::abs(bias) <= 100))
+      return fail(Code::kInvalidArgument,
+                  "logit_bias of token {} is {}; give tokens below {} and -100 to 100", id, bias,
+                  vocabulary());
   if (!sampling.stop.empty() && !tokenizer_)
     return fail(Code::kInvalidArgument, "stop texts need a tokenizer, and the model has none that is read");
+  if (request.top_logprobs < 0 || request.top_logprobs > kMostTopLogprobs)
+    return fail(Code::kInvalidArgument, "top_logprobs is {}; give 0 to {}", request.top_logprobs,
+                kMostTopLogprobs);
   if (request.samples < 1 || request.samples > options_.max_running)
     return fail(request.samples < 1 ? Code::kInvalidArgument : Code::kResourceExhausted,
                 "{} samples; give 1 to {} (max_running)", request.samples, options_.max_running);
@@ -188,11 +214,12 @@ Result<std::uint64_t> CpuEngine::add(GenerateRequest request) {
                   limit);
     sampling.max_tokens = static_cast<int>(std::min<std::int64_t>(sampling.max_tokens, limit - prompt));
   }
-  if (need(request) > cache_.pages())
+  if (pages_of(request, request.samples) > cache_.pages())
     return fail(Code::kResourceExhausted,
                 "{} tokens of prompt and {} samples of up to {} need {} tokens of cache; there are {}: raise "
                 "cache_tokens or lower max_tokens",
-                prompt, request.samples, sampling.max_tokens, need(request) * kPage, cache_.pages() * kPage);
+                prompt, request.samples, sampling.max_tokens, pages_of(request, request.samples) * kPage,
+                cache_.pages() * kPage);
   waiting_.push_back({.id = next_id_, .request = std::move(request)});
   return next_id_++;
 }
@@ -201,9 +228,7 @@ void CpuEngine::cancel(std::uint64_t request) {
   std::erase_if(waiting_, [&](const Running& one) { return one.id == request; });
   std::erase_if(running_, [&](Running& one) {
     if (one.id != request) return false;
-    cache_.release(one.prompt);
-    if (one.state >= 0) states_.drop(one.state);
-    for (Sample& sample : one.samples) release(sample);
+    release(one);
     return true;
   });
 }
@@ -215,7 +240,7 @@ bool CpuEngine::admit(Running& running) {
   if (options_.share_prefixes) found = prefixes_.find(prompt);
   const auto shared = static_cast<std::int64_t>(found.pages.size());
   running.prompt = cache_.begin_with(std::move(found.pages));  // no longer idle: counted before the room is
-  const std::int64_t pages = need(running.request) - shared;
+  const std::int64_t pages = pages_of(running.request, running.slots()) - shared;
   if (reserved() + pages > room()) {
     cache_.release(running.prompt);
     return false;
@@ -239,7 +264,7 @@ bool CpuEngine::admit(Running& running) {
 
 void CpuEngine::admit() {
   while (!waiting_.empty()) {
-    if (slots() + waiting_.front().request.samples > options_.max_running || !admit(waiting_.front())) return;
+    if (slots() + waiting_.front().slots() > options_.max_running || !admit(waiting_.front())) return;
     running_.push_back(std::move(waiting_.front()));
     waiting_.pop_front();
   }
@@ -247,17 +272,30 @@ void CpuEngine::admit() {
 
 std::vector<CpuEngine::Row> CpuEngine::plan() {
   std::vector<Row> rows;
-  for (Running& one : running_)
-    for (Sample& sample : one.samples)
-      rows.push_back({&one, &sample, sample.answer.back(), sample.table.length, true});
+  const auto full = [&] {
+    return static_cast<int>(rows.size()) >= std::max(options_.step_tokens, options_.max_running);
+  };
+  const auto token_at = [](const Running& one, const Sample& sample, std::int64_t position) {
+    const auto prompt = static_cast<std::int64_t>(one.request.prompt.size());
+    return position < prompt ? one.request.prompt[static_cast<std::size_t>(position)]
+                             : sample.answer[static_cast<std::size_t>(position - prompt)];
+  };
+  // A sample takes the tokens that the cache does not hold: the last one, or after a swap of weights all of
+  // its answer.
+  for (const bool behind : {false, true})
+    for (Running& one : running_)
+      for (Sample& sample : one.samples) {
+        const auto known = static_cast<std::int64_t>(one.request.prompt.size() + sample.answer.size());
+        if (one.reading() || behind != (sample.table.length + 1 < known)) continue;
+        for (std::int64_t at = sample.table.length; at < known && !full(); ++at)
+          rows.push_back({&one, &sample, token_at(one, sample, at), at, at + 1 == known});
+      }
   for (Running& one : running_) {
     const auto prompt = static_cast<std::int64_t>(one.request.prompt.size());
     const std::int64_t until = one.snapshots.empty() ? prompt : one.snapshots.back();
-    for (; one.prefilled < until &&
-           static_cast<int>(rows.size()) < std::max(options_.step_tokens, options_.max_running);
-         ++one.prefilled)
+    for (; one.prefilled < until && !full(); ++one.prefilled)
       rows.push_back({&one, nullptr, one.request.prompt[static_cast<std::size_t>(one.prefilled)],
-                      one.prefilled, one.prefilled + 1 == prompt});
+                      one.prefilled, one.prefilled + 1 == prompt && one.samples.empty()});
   }
   for (const Row& row : rows) {
     const std::int64_t before = room();
@@ -310,19 +348,69 @@ void CpuEngine::keep_answer(Running& running, Sample& sample) {
 }
 
 void CpuEngine::start_samples(Running& running) {
-  for (int i = 0; i < running.request.samples; ++i) {
-    Sample& sample = running.samples.emplace_back(i, tokenizer(), running.request.sampling.stop);
+  if (running.samples.empty())
+    for (int i = 0; i < running.request.samples; ++i)
+      running.samples.emplace_back(i, tokenizer(), running.request.sampling.stop);
+  for (Sample& sample : running.samples) {
     sample.table = cache_.fork(running.prompt);
-    sample.state = i == 0 ? running.state : states_.take();
-    if (i > 0) states_.copy(running.state, sample.state);
+    if (running.state >= 0) {
+      sample.state = std::exchange(running.state, -1);
+    } else {
+      sample.state = states_.take();
+      states_.copy(running.samples.front().state, sample.state);
+    }
   }
-  running.state = -1;
   cache_.release(running.prompt);
 }
 
 void CpuEngine::release(Sample& sample) {
   cache_.release(sample.table);
-  states_.drop(sample.state);
+  if (sample.state >= 0) states_.drop(std::exchange(sample.state, -1));
+}
+
+void CpuEngine::release(Running& running) {
+  cache_.release(running.prompt);
+  if (running.state >= 0) states_.drop(std::exchange(running.state, -1));
+  for (Sample& sample : running.samples) release(sample);
+}
+
+// All that runs is read again from the prompt on, states included. It is admitted anew, before those that have
+// not begun: requests that shared pages each need their own until one of them has been read, so there may not
+// be room for all of them at once.
+void CpuEngine::read_again() {
+  for (; !running_.empty(); running_.pop_back()) {
+    Running& one = running_.back();
+    release(one);
+    one.prefilled = one.reserved = 0;
+    waiting_.push_front(std::move(one));
+  }
+}
+
+Status CpuEngine::swap_weights(const WeightSwap& swap) try {
+  ModelConfig now = decoder_.config(), next = swap.weights->config();
+  now.eos = next.eos = {};
+  next.prefix = now.prefix;  // a matter of the files' names
+  if (now != next)
+    return fail(Code::kInvalidArgument, "the new weights are of another model: sizes or settings differ");
+  Decoder decoder(*swap.weights, swap.adapter);
+  if (decoder.head().scalar_type() != decoder_.head().scalar_type())
+    return fail(Code::kInvalidArgument, "the new weights are {}, those that run are {}",
+                c10::toString(decoder.head().scalar_type()), c10::toString(decoder_.head().scalar_type()));
+  if (decoder.head().device() != decoder_.head().device())
+    return fail(Code::kInvalidArgument, "the new weights are on {}, those that run are on {}",
+                decoder.head().device().str(), decoder_.head().device().str());
+  if (device_) {
+    if (swap.adapter) return no_adapters();
+    MC_ASSIGN_OR_RETURN(device_, device_step(*swap.weights));
+  }
+  decoder_ = std::move(decoder);
+  version_ = swap.version.value_or(version_ + 1);
+  prefixes_.clear();
+  for (Running& one : running_) one.snapshots.clear();  // of what may not be kept any more
+  if (swap.cache == SwapCache::kRecompute) read_again();
+  return ok();
+} catch (const std::exception& error) {
+  return fail(Code::kResourceExhausted, "no room for the new weights beside the old: {}", error.what());
 }
 
 Sampled CpuEngine::pick(const Running& running, const Sample& sample, const float* logits) {
@@ -331,13 +419,17 @@ Sampled CpuEngine::pick(const Running& running, const Sample& sample, const floa
                        static_cast<std::uint64_t>(sample.answer.size()));
 }
 
-Status CpuEngine::use_device(const Weights& weights) {
+Result<std::unique_ptr<CudaStep>> CpuEngine::device_step(const Weights& weights) const {
   std::int64_t tokens = options_.cache_tokens;
   if (const std::int64_t limit = decoder_.config().max_positions; limit > 0) tokens = std::min(tokens, limit);
-  MC_ASSIGN_OR_RETURN(device_, CudaStep::open(weights, cache_,
-                                              {.rows = std::max(options_.step_tokens, options_.max_running),
-                                               .picks = options_.max_running,
-                                               .tokens = tokens}));
+  return CudaStep::open(weights, cache_,
+                        {.rows = std::max(options_.step_tokens, options_.max_running),
+                         .picks = options_.max_running,
+                         .tokens = tokens});
+}
+
+Status CpuEngine::use_device(const Weights& weights) {
+  MC_ASSIGN_OR_RETURN(device_, device_step(weights));
   return ok();
 }
 
@@ -360,7 +452,8 @@ std::vector<Sampled> CpuEngine::sampled_of(const std::vector<Row>& rows) {
   return device_->run(given, picks);
 }
 
-Status CpuEngine::sample_into(Running& running, Sample& sample, const Sampled& next,
+// `logits`: null where the request asks for nothing that needs them.
+Status CpuEngine::sample_into(Running& running, Sample& sample, const Sampled& next, const float* logits,
                               std::vector<TokenEvent>& events) {
   const SamplingParams& sampling = running.request.sampling;
   if (!std::isfinite(next.logprob))
@@ -370,6 +463,9 @@ Status CpuEngine::sample_into(Running& running, Sample& sample, const Sampled& n
   ++counts_.generated_tokens;
   TokenEvent event{
       .request = running.id, .sample = sample.index, .token = next.token, .logprob = next.logprob};
+  event.version = version_;
+  if (running.request.top_logprobs > 0)
+    event.top = sampler_.likeliest(logits, sampling, running.request.top_logprobs);
   const bool end = (!sampling.ignore_eos && ends_.count(next.token)) ||
                    std::count(sampling.stop_ids.begin(), sampling.stop_ids.end(), next.token);
   if (sample.stream && !end) event.text = sample.stop.put(sample.stream->put(next.token));
@@ -421,21 +517,27 @@ Result<std::vector<TokenEvent>> CpuEngine::step() try {
   const float* row_logits = device_ ? nullptr : logits.const_data_ptr<float>();
   std::int64_t next = 0;  // of `sampled`
   const auto take = [&](Running& running, Sample& sample) {
-    if (!device_) return sample_into(running, sample, pick(running, sample, row_logits), events);
+    if (!device_)
+      return sample_into(running, sample, pick(running, sample, row_logits), row_logits, events);
     const std::int64_t at = next++;
+    const bool sampled_there = sampled_on_device(running.request.sampling);
+    std::vector<float> fetched;
+    if (!sampled_there || running.request.top_logprobs > 0) fetched = device_->logits(at);
     return sample_into(running, sample,
-                       sampled_on_device(running.request.sampling)
-                           ? sampled[static_cast<std::size_t>(at)]
-                           : pick(running, sample, device_->logits(at).data()),
-                       events);
+                       sampled_there ? sampled[static_cast<std::size_t>(at)]
+                                     : pick(running, sample, fetched.data()),
+                       fetched.data(), events);
   };
   for (const Row& row : rows) {
-    if (!row.sample) ++counts_.prompt_tokens;
+    if (!row.sample) {
+      ++counts_.prompt_tokens;
+      if (row.position + 1 == static_cast<std::int64_t>(row.owner->request.prompt.size()))
+        start_samples(*row.owner);
+    }
     if (!row.wanted) continue;
     if (row.sample) {
       MC_RETURN_IF_ERROR(take(*row.owner, *row.sample));
     } else {
-      start_samples(*row.owner);
       for (Sample& sample : row.owner->samples) MC_RETURN_IF_ERROR(take(*row.owner, sample));
     }
     if (!device_) row_logits += vocabulary();
@@ -452,7 +554,13 @@ const char* finish_name(Finish finish) {
   return finish == Finish::kStop ? "stop" : finish == Finish::kLength ? "length" : "none";
 }
 
-Result<std::unique_ptr<Engine>> Engine::open(const std::string& model, const EngineOptions& options) {
+std::int64_t EngineLimits::room(std::int64_t prompt, int samples) const {
+  const std::int64_t shared = prompt / kPage, each = (cache_tokens / kPage - shared) / std::max(1, samples);
+  const std::int64_t cached = (shared + each) * kPage - prompt;
+  return positions > 0 ? std::min(cached, positions - prompt) : cached;
+}
+
+Result<Weights> Engine::read_weights(const std::string& model, const EngineOptions& options) {
   WeightType type = WeightType::kKeep;
   if (options.type == "f32")
     type = WeightType::kF32;
@@ -460,12 +568,16 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& model, const Eng
     type = WeightType::kBF16;
   else if (options.type != "keep")
     return fail(Code::kInvalidArgument, "type '{}' is not known; give keep, f32 or bf16", options.type);
+  MC_ASSIGN_OR_RETURN(const at::Device device, open_device(options.device));
+  return Weights::open(model, {.type = type, .device = device, .packed = device.is_cpu()});
+}
+
+Result<std::unique_ptr<Engine>> Engine::open(const std::string& model, const EngineOptions& options) {
   if (options.cache_tokens < 1 || options.max_running < 1 || options.step_tokens < 1)
     return fail(Code::kInvalidArgument, "cache_tokens, max_running and step_tokens must be 1 or more");
   MC_ASSIGN_OR_RETURN(const at::Device device, open_device(options.device));
-  if (device.is_cuda() && !options.adapter.empty())
-    return fail(Code::kUnsupported, "adapters are not built for generation on a GPU");
-  MC_ASSIGN_OR_RETURN(const Weights weights, Weights::open(model, {.type = type, .device = device}));
+  if (device.is_cuda() && !options.adapter.empty()) return no_adapters();
+  MC_ASSIGN_OR_RETURN(const Weights weights, read_weights(model, options));
   std::optional<Lora> lora;
   if (!options.adapter.empty()) {
     MC_ASSIGN_OR_RETURN(lora, Lora::open(weights, options.adapter));

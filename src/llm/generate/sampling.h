@@ -7,14 +7,15 @@
 //   and truncation
 //
 // Order and meaning are those of `transformers` (generation/logits_process.py): repetition penalty
-// (https://arxiv.org/abs/1909.05858), then presence and frequency penalties as in OpenAI's API over generated
-// tokens, temperature, the top_k likeliest, the smallest set of likeliest that reaches top_p, those of at
-// least min_p times the likeliest's probability. Ties go to the smaller id. Thread safety: one Sampler per
-// thread (it holds scratch).
+// (https://arxiv.org/abs/1909.05858), biases, then presence and frequency penalties as in OpenAI's API over
+// generated tokens, temperature, the top_k likeliest, the smallest set of likeliest that reaches top_p, those
+// of at least min_p times the likeliest's probability. Ties go to the smaller id. Thread safety: one Sampler
+// per thread (it holds scratch).
 #pragma once
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/status.h"
@@ -30,18 +31,21 @@ struct SamplingParams {
   double repetition_penalty = 1;                       // over prompt and answer
   double presence_penalty = 0, frequency_penalty = 0;  // over the answer
   std::uint64_t seed = 0;
-  std::vector<TokenId> stop_ids;  // beside the model's own ends
-  std::vector<std::string> stop;  // texts that end the answer; not part of it
+  std::vector<std::pair<TokenId, float>> logit_bias;  // added to these tokens' logits
+  std::vector<TokenId> stop_ids;                      // beside the model's own ends
+  std::vector<std::string> stop;                      // texts that end the answer; not part of it
   bool ignore_eos = false;
 };
 
 // kInvalidArgument with the name of a value that is out of range.
 Status check_sampling(const SamplingParams& params);
 
-struct Sampled {
+struct TokenLogprob {
   TokenId token = 0;
   float logprob = 0;
 };
+using Sampled = TokenLogprob;
+inline constexpr int kMostTopLogprobs = 1000;
 
 struct History {
   const std::vector<TokenId>& prompt;
@@ -50,14 +54,23 @@ struct History {
 
 class Sampler {
  public:
-  explicit Sampler(std::size_t vocabulary) : logits_(vocabulary) {}
+  explicit Sampler(std::size_t vocabulary) : logits_(vocabulary), mass_(vocabulary) {}
   Sampled pick(const float* logits, const SamplingParams& params, const History& history,
                std::uint64_t sample, std::uint64_t step);
+  // The `count` likeliest of the distribution that `logprob` is of, in order.
+  std::vector<TokenLogprob> likeliest(const float* logits, const SamplingParams& params, int count);
 
  private:
+  // exp((logits - top) / temperature) into mass_, their sums into parts_.
+  struct Mass {
+    float top;
+    double sum;
+  };
+  Mass weigh(const float* logits, double temperature);
   void penalise(const SamplingParams& params, const History& history);
-  TokenId draw(const SamplingParams& params, double uniform);
-  std::vector<float> logits_;
+  TokenId draw(const SamplingParams& params, double whole, double uniform);
+  std::vector<float> logits_, mass_;
+  std::vector<double> parts_;  // of each kSumPart entries of mass_
   std::vector<TokenId> order_;
 };
 

@@ -26,6 +26,7 @@ struct RotaryConfig {
   double factor = 1;
   double low_freq_factor = 1, high_freq_factor = 4;  // kLlama3
   double original_positions = 8192;                  // kLlama3
+  bool operator==(const RotaryConfig&) const = default;
 };
 
 enum class LayerKind { kAttention, kDelta };
@@ -36,6 +37,7 @@ struct DeltaConfig {
   std::int64_t key_heads = 0, value_heads = 0, key_dim = 0, value_dim = 0;  // dims of one head
   std::int64_t kernel = 0;                                                  // taps of the convolution
   std::int64_t channels() const { return 2 * key_heads * key_dim + value_heads * value_dim; }
+  bool operator==(const DeltaConfig&) const = default;
 };
 
 struct ModelConfig {
@@ -58,6 +60,7 @@ struct ModelConfig {
     return kinds.empty() ? LayerKind::kAttention : kinds[static_cast<std::size_t>(layer)];
   }
   std::int64_t count(LayerKind wanted) const;  // layers
+  bool operator==(const ModelConfig&) const = default;
 };
 
 // kInvalidArgument: a value that is missing, of a wrong type or senseless.

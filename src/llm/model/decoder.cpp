@@ -1,5 +1,6 @@
 #include "llm/model/decoder.h"
 
+#include "llm/kernels/row_ops.h"
 #include "llm/model/recompute.h"
 
 namespace musacoder::llm {
@@ -34,17 +35,23 @@ Decoder::Stream Decoder::layer(std::int64_t index, const Stream& in, const Conte
   return {middle.sum, w.mlp.run(middle.normed, context)};
 }
 
-at::Tensor Decoder::hidden(const Packed& batch, Attention& attention, Rows rows,
-                           Activations activations) const {
-  Stream x{at::embedding(embedding_, batch.ids), {}};
+at::Tensor Decoder::hidden(const Packed& batch, Attention& attention, Rows rows, Activations activations,
+                           LayerObserver* observer) const {
+  Stream x{row_embedding(embedding_, batch.ids), {}};
   const Context context{rotary(batch.positions, frequencies_, x.sum.scalar_type(), rows), attention, rows};
   for (std::int64_t i = 0; i < config_.layers; ++i) {
+    const auto run = [this, i, context, observer](const Stream& in) {
+      if (observer) observer->enter(i);
+      Stream out = layer(i, in, context);
+      if (observer) observer->leave(i);
+      return out;
+    };
     if (activations == Activations::kKeep) {
-      x = layer(i, x, context);
+      x = run(x);
       continue;
     }
-    x.sum = recomputed(x.sum, [this, i, context](const at::Tensor& in) {
-      const Stream out = layer(i, {in, {}}, context);
+    x.sum = recomputed(x.sum, [run](const at::Tensor& in) {
+      const Stream out = run({in, {}});
       return out.sum + out.more;
     });
   }

@@ -25,6 +25,15 @@ enum class Activations {
                // over
 };
 
+// Told when a layer is computed: forwards, and once more where it is recomputed. Between the two its weights
+// must be there.
+class LayerObserver {
+ public:
+  virtual ~LayerObserver() = default;
+  virtual void enter(std::int64_t layer) = 0;
+  virtual void leave(std::int64_t layer) = 0;
+};
+
 class Decoder {
  public:
   // With `lora`, its adapters act on the linears they belong to; it need not outlive the decoder.
@@ -32,7 +41,7 @@ class Decoder {
   const ModelConfig& config() const { return config_; }
   // [tokens, hidden], after the last norm.
   at::Tensor hidden(const Packed& batch, Attention& attention, Rows rows = Rows::kFast,
-                    Activations activations = Activations::kKeep) const;
+                    Activations activations = Activations::kKeep, LayerObserver* observer = nullptr) const;
   // [vocab, hidden]: the output matrix, which may be the embedding.
   const at::Tensor& head() const { return head_; }
 

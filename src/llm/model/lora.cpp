@@ -14,6 +14,7 @@
 #include "llm/checkpoint/mapped_file.h"
 #include "llm/checkpoint/safetensors.h"
 #include "llm/checkpoint/strict_json.h"
+#include "llm/kernels/row_ops.h"
 
 namespace musacoder::llm {
 namespace {
@@ -90,10 +91,10 @@ Result<Lora> Lora::create(const Weights& weights, const LoraConfig& config) {
   const at::Generator generator = at::detail::createCPUGenerator(config.seed);
   for (const std::string& linear : linears) {
     const at::Tensor& weight = weights.get(linear + ".weight");
-    const auto sizes = weight.sizes();
-    const double bound = 1 / std::sqrt(static_cast<double>(sizes[1]));
-    const at::Tensor a = at::empty({config.rank, sizes[1]}).uniform_(-bound, bound, generator);
-    const at::Tensor b = at::zeros({sizes[0], config.rank});
+    const std::int64_t in = in_features(weight);
+    const double bound = 1 / std::sqrt(static_cast<double>(in));
+    const at::Tensor a = at::empty({config.rank, in}).uniform_(-bound, bound, generator);
+    const at::Tensor b = at::zeros({weight.size(0), config.rank});
     out.pairs_[linear] = {a.to(weight.device()).requires_grad_(true),
                           b.to(weight.device()).requires_grad_(true)};
   }

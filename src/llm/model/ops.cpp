@@ -36,6 +36,9 @@ at::Tensor linear(const at::Tensor& x, const Linear& by, Rows rows) {
 
 at::Tensor rms_norm(const at::Tensor& x, const Norm& by, Rows rows) {
   if (fused(x, by, rows)) return fused_rms_norm(x, {by.weight, by.eps});
+  // With a weight of another type the product is in the wider one, as with `transformers`.
+  if (rows == Rows::kIndependent && !by.centred && by.weight.scalar_type() == x.scalar_type())
+    return row_rms_norm(x, by.weight, by.eps);
   const at::Tensor wide = widened(x);
   const at::Tensor scale =
       rows == Rows::kIndependent ? row_scale(x, by.eps) : at::rsqrt(wide.square().mean(-1, true) + by.eps);
@@ -63,15 +66,16 @@ Rotary rotary(const at::Tensor& positions, const at::Tensor& frequencies, at::Sc
                      both = at::cat({angles, angles}, 1);
     rotation = {both.cos(), both.sin()};
   }
-  return {rotation.cos.to(type).unsqueeze(1), rotation.sin.to(type).unsqueeze(1)};
+  return {rotation.cos.to(type).unsqueeze(1), rotation.sin.to(type).unsqueeze(1), rows};
 }
 
 QueryKey rotate(const at::Tensor& q, const at::Tensor& k, const Rotary& by) {
+  if (by.rows == Rows::kIndependent) return {row_rotate(q, by.cos, by.sin), row_rotate(k, by.cos, by.sin)};
   return {rotated(q, by), rotated(k, by)};
 }
 
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up, Rows rows) {
-  return (rows == Rows::kIndependent ? row_silu(gate) : at::silu(gate)) * up;
+  return rows == Rows::kIndependent ? row_swiglu(gate, up) : at::silu(gate) * up;
 }
 
 at::Tensor sigmoid(const at::Tensor& x, Rows rows) {

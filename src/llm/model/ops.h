@@ -53,6 +53,7 @@ NormedSum add_rms_norm(const at::Tensor& x, const at::Tensor& y, const Norm& by,
 // half.
 struct Rotary {
   at::Tensor cos, sin;
+  Rows rows = Rows::kFast;
 };
 // `positions` [tokens] int64, `frequencies` [dims / 2] float32.
 Rotary rotary(const at::Tensor& positions, const at::Tensor& frequencies, at::ScalarType type, Rows rows);

@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -9,6 +10,7 @@
 #include "llm/checkpoint/checkpoint.h"
 #include "llm/checkpoint/families.h"
 #include "llm/checkpoint/gguf_import.h"
+#include "llm/kernels/row_ops.h"
 
 namespace musacoder::llm {
 namespace {
@@ -112,14 +114,26 @@ Result<Weights> Weights::open(const std::string& path, const WeightOptions& opti
   Weights out;
   if (is_gguf(path)) {
     MC_ASSIGN_OR_RETURN(auto file, Gguf::open(path));
-    MC_ASSIGN_OR_RETURN(GgufImport model,
-                        import_gguf(file, options.type == WeightType::kF32 ? DType::kF32 : DType::kBF16));
+    static const std::vector<GgmlType> kMultiplied = {GgmlType::kQ4_0, GgmlType::kQ4_1, GgmlType::kQ8_0,
+                                                      GgmlType::kQ4K, GgmlType::kQ6K};
+    const bool packed =
+        options.packed && options.type == WeightType::kKeep &&
+        std::any_of(file->tensors().begin(), file->tensors().end(), [](const GgufTensor& one) {
+          return std::count(kMultiplied.begin(), kMultiplied.end(), one.type) > 0;
+        });
+    MC_ASSIGN_OR_RETURN(
+        GgufImport model,
+        import_gguf(file, packed || options.type == WeightType::kF32 ? DType::kF32 : DType::kBF16,
+                    packed ? kMultiplied : std::vector<GgmlType>()));
     const nlohmann::json config = nlohmann::json::parse(model.config);
     MC_ASSIGN_OR_RETURN(out.config_, parse_model_config(config));
     MC_ASSIGN_OR_RETURN(const auto wanted, family_tensors(config));
     out.place(wanted, options);
     for (const NewTensor& one : model.tensors) {
-      MC_ASSIGN_OR_RETURN(const at::ScalarType type, scalar_type(one.dtype, one.name));
+      at::ScalarType type = at::kByte;
+      if (one.dtype != DType::kU8) {
+        MC_ASSIGN_OR_RETURN(type, scalar_type(one.dtype, one.name));
+      }
       MC_ASSIGN_OR_RETURN(const std::string_view bytes, one.bytes());
       at::Tensor tensor = at::empty(one.shape, type);
       std::memcpy(tensor.data_ptr(), bytes.data(), bytes.size());
@@ -127,7 +141,9 @@ Result<Weights> Weights::open(const std::string& path, const WeightOptions& opti
     }
     for (const FamilyTensor& one : wanted) {
       if (!out.has(one.name)) return fail(Code::kInvalidArgument, "{}: {} is missing", path, one.name);
-      if (out.get(one.name).sizes() != at::IntArrayRef(one.shape))
+      const at::Tensor& have = out.get(one.name);
+      const Shape shape = is_packed(have) ? Shape{have.size(0), in_features(have)} : have.sizes().vec();
+      if (shape != one.shape)
         return fail(Code::kInvalidArgument, "{}: {} is not {}, as the configuration makes it", path, one.name,
                     shape_text(one.shape));
       out.names_.push_back(one.name);

@@ -24,16 +24,20 @@
 namespace musacoder::llm {
 
 enum class WeightType {
-  kKeep,
+  kKeep,  // of GGUF: bf16, as quantised weights have no type of their own here; but see `packed`
   kF32,
   kBF16,
   kF64,  // to compare formulas without rounding; training on the CPU only
-};  // kKeep of GGUF: bf16, as quantised weights have no type of their own here
+};
 
 struct WeightOptions {
   WeightType type = WeightType::kKeep;
   bool trainable = false;
   at::Device device = at::kCPU;  // of open_device()
+  // kKeep of GGUF with quantised weights: matrices stay in their blocks where kernels/row_ops.h multiplies
+  // them (is_packed()), the rest is float32. For generation on the CPU; training and the library's products
+  // know nothing of them.
+  bool packed = false;
 };
 
 class Weights {
