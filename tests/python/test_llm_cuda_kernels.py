@@ -15,6 +15,7 @@ import re
 import subprocess
 
 import pytest
+import toolchain
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SOURCES = ROOT / "src"
@@ -149,6 +150,8 @@ def verdicts(tmp_path_factory, request):
     """All chosen cases in one batch: starting a judge for each would take most of the time."""
     if not MUSACODER.exists():
         pytest.skip("musacoder is not built")
+    if not os.path.exists(toolchain.find_nvcc()):
+        pytest.skip("there is no nvcc")
     folder = tmp_path_factory.mktemp("kernels")
     chosen = {item.callspec.params["name"] for item in request.session.items if item.module is request.module}
     rows = []
