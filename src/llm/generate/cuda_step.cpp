@@ -271,6 +271,8 @@ Result<std::unique_ptr<CudaStep>> CudaStep::open(const Weights& weights, const K
   for (const std::string& name : weights.names())
     if (weights.get(name).scalar_type() != embedding.scalar_type())
       return refused(fmt::format("{} is of another type than the embedding", name));
+  for (const char* name : {"gate_proj", "up_proj", "down_proj"})
+    if (weights.has(fmt::format("model.layers.0.mlp.{}.bias", name))) return refused("biases in the MLP");
   if (config.head_dim != 64 && config.head_dim != 128)
     return refused(fmt::format("heads of {}; 64 and 128 are built", config.head_dim));
   if (config.heads > 8 * config.kv_heads) return refused("more than 8 heads to a kv head");
