@@ -22,7 +22,9 @@ int finish(const char* command, const musacoder::Status& status) {
 }
 
 void add_engine_options(CLI::App* app, musacoder::llm::EngineOptions& options) {
-  app->add_option("--type", options.type, "weights and cache: keep (as in the file; bf16 of GGUF), f32, bf16")
+  app->add_option(
+         "--type", options.type,
+         "weights and cache: keep (as in the file, quantised ones of GGUF in their blocks), f32, bf16")
       ->capture_default_str()
       ->check(CLI::IsMember({"keep", "f32", "bf16"}));
   app->add_option("--device", options.device, "cpu, cuda or cuda:N")->capture_default_str();

@@ -227,7 +227,7 @@ TEST_F(EngineTest, TopLogprobsAreTheLikeliestInOrder) {
       double sum = 0;
       for (std::size_t i = 0; i < event.top.size(); ++i) {
         sum += std::exp(event.top[i].logprob);
-        if (i) {
+        if (i > 0) {
           EXPECT_LE(event.top[i].logprob, event.top[i - 1].logprob);
         }
       }
@@ -244,14 +244,14 @@ TEST_F(EngineTest, RoomIsWhatAddTakes) {
     for (const int samples : {1, 2, 3}) {
       const auto room = static_cast<int>(run->limits().room(prompt, samples));
       const std::vector<TokenId> ids(static_cast<std::size_t>(prompt), 1);
+      const auto taken = [&](int tokens) {
+        return run->add({.prompt = ids, .samples = samples, .sampling = {.max_tokens = tokens}}).has_value();
+      };
       if (room >= 1) {
-        EXPECT_TRUE(run->add({.prompt = ids, .samples = samples, .sampling = {.max_tokens = room}}))
-            << prompt << " " << samples;
+        EXPECT_TRUE(taken(room)) << prompt << " " << samples;
       }
       if (room + prompt < 100) {
-        EXPECT_FALSE(
-            run->add({.prompt = ids, .samples = samples, .sampling = {.max_tokens = std::max(1, room + 1)}}))
-            << prompt << " " << samples;
+        EXPECT_FALSE(taken(std::max(1, room + 1))) << prompt << " " << samples;
       }
     }
 }

@@ -12,9 +12,10 @@ require_train("transformers", "safetensors", "torch", "gguf")
 
 import gguf  # noqa: E402
 import numpy as np  # noqa: E402
+import safetensors.torch  # noqa: E402
 import torch  # noqa: E402
+from llm_gguf import NAMES, write_gguf  # noqa: E402
 from llm_support import TRAIN, smollm2  # noqa: E402
-from test_llm_checkpoint import NAMES, write_gguf  # noqa: E402
 from test_llm_decoder import MODELS, make, make_adapter  # noqa: E402
 
 PROMPTS = [
@@ -202,11 +203,11 @@ def test_requests_that_cannot_be_met_say_why(tiny, arguments, message, code):
 def random_blocks(kind, rows, width, rng):
     """Blocks with sensible scales: float16 at these places of a block."""
     elements, size = gguf.GGML_QUANT_SIZES[kind]
-    halves = {"Q4_1": [0, 2], "Q4_K": [0, 2], "Q6_K": [208]}.get(kind.name, [0])
+    halves = {"Q4_1": [0, 2], "Q5_1": [0, 2], "Q4_K": [0, 2], "Q6_K": [208]}.get(kind.name, [0])
     data = rng.integers(0, 256, (rows, width // elements, size), dtype=np.uint8)
     for at in halves:
         scale = rng.uniform(-1, 1, data.shape[:2]) * (
-            0.02 if kind.name in ("Q8_0", "Q4_0", "Q4_1") else 0.001
+            0.02 if kind.name in ("Q8_0", "Q4_0", "Q4_1", "Q5_1") else 0.001
         )
         data[..., at : at + 2] = scale.astype(np.float16)[..., None].view(np.uint8)
     return data.reshape(rows, -1)
@@ -240,7 +241,19 @@ def test_quantised_weights_give_the_bits_of_their_values(arch, tmp_path):
                 weights[f"blk.{layer}.attn_{which}_norm.weight"] = np.ones(64, np.float32)
     weights["output_norm.weight"] = np.ones(256, np.float32)
     write_gguf(tmp_path / "m.gguf", arch, sizes, weights, pack=pack)
-    for arguments in (["--temperature", 0], ["--temperature", 1, "-n", 3]):
+    tensors = {}
+    for layer, (name, rows, columns) in itertools.product(
+        range(3), [("self_attn.q_proj", 256, 256), ("mlp.down_proj", 256, 512)]
+    ):
+        at = f"base_model.model.model.layers.{layer}.{name}"
+        tensors[f"{at}.lora_A.weight"] = torch.randn(2, columns) * 0.3
+        tensors[f"{at}.lora_B.weight"] = torch.randn(rows, 2) * 0.3
+    (tmp_path / "adapter").mkdir()
+    safetensors.torch.save_file(tensors, tmp_path / "adapter/adapter_model.safetensors")
+    settings = {"peft_type": "LORA", "r": 2, "lora_alpha": 4, "target_modules": ["q_proj", "down_proj"]}
+    (tmp_path / "adapter/adapter_config.json").write_text(json.dumps(settings))
+    adapted = ["--temperature", 0, "--adapter", tmp_path / "adapter"]
+    for arguments in (["--temperature", 0], adapted, ["--temperature", 1, "-n", 3]):
         same = ["--max-tokens", 12, "--ignore-eos", *arguments]
         kept, wide = (answers(tmp_path / "m.gguf", PROMPTS, "--type", t, *same) for t in ("keep", "f32"))
         assert kept == wide  # to the bit
