@@ -107,7 +107,9 @@ def main():
                 settings = {"max_new_tokens": 32, "min_new_tokens": 32, "do_sample": False, "pad_token_id": 0}
                 got = model.generate(ids, attention_mask=torch.ones_like(ids), eos_token_id=None, **settings)
                 same.append(got[0, len(prompt) :].tolist() == tokens)
-            report({"shape": shape, "test": "greedy", "type": "f32", "device": options.device, "good": all(same)})
+            report(
+                {"shape": shape, "test": "greedy", "type": "f32", "device": options.device, "good": all(same)}
+            )
         except ImportError as error:
             report({"shape": shape, "test": "greedy", "skipped": str(error)})
     sys.exit(1 if broken else 0)

@@ -30,8 +30,27 @@ def prompts_of(batch, vocab):
 
 def ours(program, path, batch, tokens, vocab, timeout):
     room = batch * (PROMPT + tokens + 16)
-    command = [program, "generate", "--model", path, "--device", "cuda", "--max-tokens", tokens, "--ignore-eos"]
-    command += ["--max-running", batch, "--cache-tokens", room, "--step-tokens", max(batch, 2048), "--seed", 7]
+    command = [
+        program,
+        "generate",
+        "--model",
+        path,
+        "--device",
+        "cuda",
+        "--max-tokens",
+        tokens,
+        "--ignore-eos",
+    ]
+    command += [
+        "--max-running",
+        batch,
+        "--cache-tokens",
+        room,
+        "--step-tokens",
+        max(batch, 2048),
+        "--seed",
+        7,
+    ]
     for ids in prompts_of(batch, vocab):
         command += ["--ids", " ".join(map(str, ids))]
     command = [str(one) for one in [*command, "--speed", "--json"]]

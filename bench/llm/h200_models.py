@@ -54,6 +54,19 @@ SHAPES = {
         "num_key_value_heads": 8,
         "head_dim": 128,
     },
+    # Qwen3.5-0.8B's text trunk: three gated DeltaNet layers to one of attention
+    "qwen3.5-0.8b": {
+        "family": "qwen3_5",
+        "vocab_size": 248320,
+        "hidden_size": 1024,
+        "intermediate_size": 3584,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 8,
+        "num_key_value_heads": 2,
+        "head_dim": 256,
+        "linear_num_value_heads": 16,
+        "linear_num_key_heads": 16,
+    },
     "tiny-llama": {
         "family": "llama",
         "vocab_size": 1000,
@@ -94,8 +107,11 @@ def config_of(name):
         "qwen3": transformers.Qwen3Config,
         "qwen2": transformers.Qwen2Config,
         "llama": transformers.LlamaConfig,
+        "qwen3_5": transformers.Qwen3_5TextConfig,
     }[settings.pop("family")]
-    return kind(max_position_embeddings=4096, tie_word_embeddings=True, bos_token_id=1, eos_token_id=2, **settings)
+    return kind(
+        max_position_embeddings=4096, tie_word_embeddings=True, bos_token_id=1, eos_token_id=2, **settings
+    )
 
 
 def make(name, folder, dtype="bfloat16", seed=1):

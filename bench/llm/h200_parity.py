@@ -38,7 +38,10 @@ def reference(path, sequences, dtype, device):
         total, count = total - lp.sum(), count + len(one) - 1
     loss = total / count
     loss.backward()
-    found = {"logits": torch.cat(logits).detach().float().cpu(), "loss": loss.detach().float().cpu().reshape(())}
+    found = {
+        "logits": torch.cat(logits).detach().float().cpu(),
+        "loss": loss.detach().float().cpu().reshape(()),
+    }
     for name, parameter in model.named_parameters():
         found["grad." + name] = parameter.grad.float().cpu()
     return found
@@ -68,7 +71,9 @@ def main():
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--shapes", nargs="+", default=["tiny-llama", "tiny-qwen2", "tiny-qwen3", "qwen3-43.8m"])
+    parser.add_argument(
+        "--shapes", nargs="+", default=["tiny-llama", "tiny-qwen2", "tiny-qwen3", "qwen3-43.8m"]
+    )
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--program", default=str(BUILD / "musacoder-train"))
     parser.add_argument("--models", default=tempfile.gettempdir())
@@ -114,7 +119,9 @@ def main():
                 good = errors["logits"] <= 1e-4 and errors[worst] <= 1e-4 and bool(same.all())
             else:
                 good = errors["logits"] <= 1.5 * theirs["logits"] and bool(same[sure].all())
-                good = good and errors[worst] <= 1.5 * max(v for n, v in theirs.items() if n.startswith("grad."))
+                good = good and errors[worst] <= 1.5 * max(
+                    v for n, v in theirs.items() if n.startswith("grad.")
+                )
             line["good"] = good
             broken += not good
             print(json.dumps(line), flush=True)

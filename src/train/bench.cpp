@@ -28,7 +28,8 @@ std::vector<std::vector<std::int64_t>> made_up(const BenchOptions& options, std:
 class Optimizer {
  public:
   Optimizer(std::vector<at::Tensor> parameters, double learning_rate)
-      : fused_(fused_on(parameters[0])), plain_(fused_ ? std::vector<at::Tensor>() : parameters, {learning_rate}) {
+      : fused_(fused_on(parameters[0])),
+        plain_(fused_ ? std::vector<at::Tensor>() : parameters, {learning_rate}) {
     factors_.learning_rate = learning_rate;
     tensors_.parameters = std::move(parameters);
     if (!fused_) return;
@@ -65,11 +66,11 @@ class Optimizer {
 Status run_bench(const BenchOptions& options) {
   using Clock = std::chrono::steady_clock;
   MC_ASSIGN_OR_RETURN(const at::Device device, open_device(options.device));
-  MC_ASSIGN_OR_RETURN(const Weights weights,
-                      Weights::open(options.model, {.type = options.type == "f32" ? WeightType::kF32
-                                                                                  : WeightType::kBF16,
-                                                    .trainable = true,
-                                                    .device = device}));
+  MC_ASSIGN_OR_RETURN(
+      const Weights weights,
+      Weights::open(options.model, {.type = options.type == "f32" ? WeightType::kF32 : WeightType::kBF16,
+                                    .trainable = true,
+                                    .device = device}));
   try {
     const Decoder decoder(weights);
     std::vector<at::Tensor> parameters;
@@ -84,9 +85,8 @@ Status run_bench(const BenchOptions& options) {
     const at::Tensor targets = next_tokens(on_host).to(device);
     PackedAttention attention(batch);
     const auto step = [&] {
-      const at::Tensor hidden =
-          decoder.hidden(batch, attention, Rows::kFast,
-                         options.recompute ? Activations::kRecompute : Activations::kKeep);
+      const at::Tensor hidden = decoder.hidden(
+          batch, attention, Rows::kFast, options.recompute ? Activations::kRecompute : Activations::kKeep);
       const at::Tensor loss = mean_loss(token_logprobs(hidden, decoder.head(), targets), targets);
       loss.backward();
       optimizer.step();
@@ -106,13 +106,11 @@ Status run_bench(const BenchOptions& options) {
     synchronize(device);
     const double seconds = std::chrono::duration<double>(Clock::now() - began).count();
     const auto tokens = static_cast<double>(options.batch) * options.length * options.steps;
-    const nlohmann::json line = {{"tokens_per_s", tokens / seconds},
-                                 {"ms_per_step", 1000 * seconds / options.steps},
-                                 {"peak_bytes", peak_memory(device)},
-                                 {"first_loss", first.item<double>()},
-                                 {"last_loss", last.item<double>()},
-                                 {"parameters", count},
-                                 {"fused", fused_on(parameters[0])}};
+    const nlohmann::json line = {
+        {"tokens_per_s", tokens / seconds},  {"ms_per_step", 1000 * seconds / options.steps},
+        {"peak_bytes", peak_memory(device)}, {"first_loss", first.item<double>()},
+        {"last_loss", last.item<double>()},  {"parameters", count},
+        {"fused", fused_on(parameters[0])}};
     fmt::print("{}\n", line.dump());
     std::fflush(stdout);
     if (!options.trace.empty()) {

@@ -3,8 +3,8 @@
 //   musacoder-train bench --model DIR --device cuda --batch 32 --length 1024 --steps 20
 //   {"tokens_per_s": ..., "ms_per_step": ..., "peak_bytes": ..., "first_loss": ..., "last_loss": ...}
 //
-// A step is forward, loss, backward, clipping and AdamW (float32 masters of bf16 weights) on a batch of made-up
-// tokens: token t of sequence b is (1000003 b + 7919 t + t t mod 97) mod vocabulary, so that another
+// A step is forward, loss, backward, clipping and AdamW (float32 masters of bf16 weights) on a batch of
+// made-up tokens: token t of sequence b is (1000003 b + 7919 t + t t mod 97) mod vocabulary, so that another
 // implementation can take the same. Timed are `steps` steps after `warm_up`, from first to last.
 #pragma once
 

@@ -146,9 +146,13 @@ void add_bench_options(CLI::App* app, musacoder::train::BenchOptions& options) {
       ->capture_default_str()
       ->check(CLI::IsMember({"bf16", "f32"}));
   app->add_option("--batch", options.batch, "sequences")->capture_default_str()->check(CLI::PositiveNumber);
-  app->add_option("--length", options.length, "tokens of each")->capture_default_str()->check(CLI::Range(2, 1 << 20));
+  app->add_option("--length", options.length, "tokens of each")
+      ->capture_default_str()
+      ->check(CLI::Range(2, 1 << 20));
   app->add_option("--steps", options.steps, "timed")->capture_default_str()->check(CLI::PositiveNumber);
-  app->add_option("--warm-up", options.warm_up, "steps before")->capture_default_str()->check(CLI::NonNegativeNumber);
+  app->add_option("--warm-up", options.warm_up, "steps before")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
   app->add_option("--lr", options.learning_rate, "learning rate")->capture_default_str();
   app->add_flag("--recompute", options.recompute, "activation checkpointing");
   app->add_option("--trace", options.trace, "write a trace of one more step here, for chrome://tracing");

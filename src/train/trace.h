@@ -1,4 +1,5 @@
-// What libtorch and the GPU did between two moments, as a file for chrome://tracing and https://ui.perfetto.dev.
+// What libtorch and the GPU did between two moments, as a file for chrome://tracing and
+// https://ui.perfetto.dev.
 //
 //   Trace trace(device);  ...  trace.save("step.json");
 #pragma once

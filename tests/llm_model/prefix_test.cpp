@@ -335,8 +335,8 @@ TEST_P(SwappedPrefixes, WhatBeginsAfterwardsSharesOnlyWhatTheNewWeightsRead) {
   }
 }
 
-// Two requests share 64 tokens of prompt; the cache holds both, 8 pages each, in its 12 only because of that, so
-// one waits for the other to be read again. The third comes after the swap.
+// Two requests share 64 tokens of prompt; the cache holds both, 8 pages each, in its 12 only because of that,
+// so one waits for the other to be read again. The third comes after the swap.
 TEST_P(SwappedPrefixes, WhatRunsIsReadAgainAndContinuesToTheBit) {
   const std::vector<std::vector<TokenId>> prompts = {prompt(70, 5, 1), prompt(70, 5, 1), prompt(70, 9, 2)};
   for (const int step_tokens : {256, 7})
@@ -409,7 +409,8 @@ TEST_P(SwappedPrefixes, WhatRunsOnAKeptCacheIsKeptForNobody) {
 
 TEST_P(SwappedPrefixes, CancelledWhileItIsReadAgainItLeavesNothingBehind) {
   const auto sharing = engine({.cache_tokens = 320, .max_running = 3, .step_tokens = 7});
-  for (const int more : {0, 1, 5, 12}) {  // steps after the swap: it waits, is read, its answers are, it goes on
+  for (const int more :
+       {0, 1, 5, 12}) {  // steps after the swap: it waits, is read, its answers are, it goes on
     Traces got;
     const std::uint64_t id = *sharing->add(greedy(prompt(40, 5, 1), 3));
     for (int i = 0; i < 12; ++i) step(*sharing, got);

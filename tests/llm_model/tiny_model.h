@@ -6,6 +6,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -21,17 +22,21 @@ class TinyModel : public testing::Test {
  protected:
   void SetUp() override {
     const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = testing::TempDir() + test->test_suite_name() + "." + test->name();
+    std::string name = std::string(test->test_suite_name()) + "." + test->name();
+    std::replace(name.begin(), name.end(), '/', '.');  // of parameters
+    folder_ = testing::TempDir() + name;
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
     values_ = write_model("model", 1);
   }
-  // Its tensors in the order of family_tensors().
-  std::vector<at::Tensor> write_model(const std::string& name, std::uint64_t seed, int layers = 2) {
-    const nlohmann::json config = {{"model_type", "llama"},       {"hidden_size", 8},
-                                   {"num_hidden_layers", layers}, {"intermediate_size", 12},
-                                   {"num_attention_heads", 2},    {"vocab_size", 11},
-                                   {"tie_word_embeddings", true}, {"max_position_embeddings", 100}};
+  // Its tensors in the order of family_tensors(). `more`: other values of its config.json.
+  std::vector<at::Tensor> write_model(const std::string& name, std::uint64_t seed, int layers = 2,
+                                      const nlohmann::json& more = nlohmann::json::object()) {
+    nlohmann::json config = {{"model_type", "llama"},       {"hidden_size", 8},
+                             {"num_hidden_layers", layers}, {"intermediate_size", 12},
+                             {"num_attention_heads", 2},    {"vocab_size", 11},
+                             {"tie_word_embeddings", true}, {"max_position_embeddings", 100}};
+    config.update(more);
     NewCheckpoint model{.files = {{"config.json", config.dump()}}};
     at::manual_seed(seed);
     const auto wanted = family_tensors(config);

@@ -134,8 +134,15 @@ def test_a_whole_models_text_trunk(tmp_path):
             close(got[f"grad.{key}"], parameter.grad, f"gradient of {key}", 1e-3)
     prompt = LONG[0][:30]
     greedy = answers(tmp_path / "model", [prompt], "--temperature", 0, "--max-tokens", 12, "--ignore-eos")
+    # The prompt has a 0, which would be taken for padding.
+    everything = torch.ones(1, len(prompt), dtype=torch.long)
     want = model.generate(
-        torch.tensor([prompt]), max_new_tokens=12, do_sample=False, eos_token_id=None, pad_token_id=0
+        torch.tensor([prompt]),
+        attention_mask=everything,
+        max_new_tokens=12,
+        do_sample=False,
+        eos_token_id=None,
+        pad_token_id=0,
     )
     assert greedy[0, 0]["tokens"] == want[0, len(prompt) :].tolist()
 

@@ -7,6 +7,7 @@ Run: pytest tests/python/test_service.py                 # fast: jobs that end i
 import concurrent.futures
 import contextlib
 import csv
+import http.client
 import json
 import os
 import socket
@@ -116,15 +117,24 @@ def test_keys_hold_under_concurrency(server):
 
 def test_server_sent_events(server):
     view = server.post("/v1/jobs", job("events please", reuse=False), expect=202)
-    raw = server.raw(f"GET /v1/jobs/{view['id']}/events HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
-    head, _, body = raw.partition(b"\r\n\r\n")
-    assert b"text/event-stream" in head
-    blocks = [b for b in body.decode().split("\n\n") if b.startswith("event:")]
+    path = f"/v1/jobs/{view['id']}/events"
+    connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
+    connection.request("GET", path)
+    reply = connection.getresponse()
+    assert reply.headers["Content-Type"] == "text/event-stream"
+    blocks = [b for b in reply.read().decode().split("\n\n") if b.startswith("event:")]
     last = dict(line.split(": ", 1) for line in blocks[-1].split("\n"))
     assert last["event"] == "done"
     assert json.loads(last["data"])["verdict"]["status"].startswith("compile_error")
     ids = [int(dict(line.split(": ", 1) for line in block.split("\n"))["id"]) for block in blocks]
     assert ids == sorted(set(ids))
+    connection.request("GET", "/health")  # the events came in chunks: the connection goes on
+    assert connection.getresponse().status == 200
+    connection.close()
+    # HTTP/1.0 knows no chunks: the events end with the connection.
+    old = server.raw(f"GET {path} HTTP/1.0\r\nHost: localhost\r\n\r\n".encode())
+    head, _, body = old.partition(b"\r\n\r\n")
+    assert b"chunked" not in head.lower() and body.startswith(b"event: done\n")
 
 
 def test_verdicts_are_stored_and_found(server):

@@ -58,8 +58,8 @@ class CudaStepImpl : public CudaStep {
 
  private:
   void launch(std::int64_t rows, std::int64_t picks, void* stream);
-  void linear(int kind, const void* x, const at::Tensor& weight, const at::Tensor& bias, const void* add, void* y,
-              std::int64_t rows, std::int64_t out, void* stream) const;
+  void linear(int kind, const void* x, const at::Tensor& weight, const at::Tensor& bias, const void* add,
+              void* y, std::int64_t rows, std::int64_t out, void* stream) const;
   void* graph_for(std::int64_t bucket);
   const MusaCoderPick* device_picks() const {
     return reinterpret_cast<const MusaCoderPick*>(static_cast<const char*>(inputs_.const_data_ptr()));
@@ -98,22 +98,22 @@ CudaStepImpl::CudaStepImpl(const Weights& weights, const KvCache& cache, const S
   embedding_ = weights.get("model.embed_tokens.weight");
   last_norm_ = weights.get("model.norm.weight");
   head_ = config_.tied ? embedding_ : weights.get("lm_head.weight");
-  frequencies_ = at::tensor(rotary_frequencies(config_.rotary, config_.head_dim), at::kFloat).to(embedding_.device());
+  frequencies_ =
+      at::tensor(rotary_frequencies(config_.rotary, config_.head_dim), at::kFloat).to(embedding_.device());
   for (std::int64_t i = 0; i < config_.layers; ++i) {
     const auto of = [&](const std::string& name) {
       const std::string whole = fmt::format("model.layers.{}.{}", i, name);
       return weights.has(whole) ? weights.get(whole) : at::Tensor();
     };
     const auto attention = [&](const std::string& kind) {
-      return together({of("self_attn.q_proj." + kind), of("self_attn.k_proj." + kind),
-                       of("self_attn.v_proj." + kind)});
+      return together(
+          {of("self_attn.q_proj." + kind), of("self_attn.k_proj." + kind), of("self_attn.v_proj." + kind)});
     };
-    layers_.push_back({of("input_layernorm.weight"), attention("weight"), attention("bias"),
-                       of("self_attn.q_norm.weight"), of("self_attn.k_norm.weight"),
-                       of("self_attn.o_proj.weight"), of("self_attn.o_proj.bias"),
-                       of("post_attention_layernorm.weight"),
-                       together({of("mlp.gate_proj.weight"), of("mlp.up_proj.weight")}),
-                       of("mlp.down_proj.weight")});
+    layers_.push_back(
+        {of("input_layernorm.weight"), attention("weight"), attention("bias"), of("self_attn.q_norm.weight"),
+         of("self_attn.k_norm.weight"), of("self_attn.o_proj.weight"), of("self_attn.o_proj.bias"),
+         of("post_attention_layernorm.weight"),
+         together({of("mlp.gate_proj.weight"), of("mlp.up_proj.weight")}), of("mlp.down_proj.weight")});
   }
   const at::TensorOptions same = embedding_.options().requires_grad(false);
   const std::int64_t q_width = config_.heads * config_.head_dim;
@@ -125,7 +125,8 @@ CudaStepImpl::CudaStepImpl(const Weights& weights, const KvCache& cache, const S
   inner_ = at::empty({most_rows_, config_.inner}, same);
   taken_ = at::empty({most_picks_, config_.hidden}, same);
   logits_ = at::empty({most_picks_, config_.vocab}, same.dtype(at::kFloat));
-  picked_ = at::empty({most_picks_ * static_cast<std::int64_t>(sizeof(MusaCoderPicked))}, same.dtype(at::kByte));
+  picked_ =
+      at::empty({most_picks_ * static_cast<std::int64_t>(sizeof(MusaCoderPicked))}, same.dtype(at::kByte));
   inputs_ = at::empty({tables_at_ + 4 * most_rows_ * width_}, same.dtype(at::kByte));
   synchronize(embedding_.device());
 }
@@ -168,18 +169,21 @@ void CudaStepImpl::launch(std::int64_t rows, std::int64_t picks, void* stream) {
                "paged_attention");
     linear(kLinearAdd, data(seen_), w.o, w.o_bias, x, x, rows, config_.hidden, stream);
     norm(w.post_norm, x, normed_.mutable_data_ptr(), rows);
-    linear(kLinearSwiglu, data(normed_), w.gate_up, {}, nullptr, inner_.mutable_data_ptr(), rows, config_.inner,
-           stream);
+    linear(kLinearSwiglu, data(normed_), w.gate_up, {}, nullptr, inner_.mutable_data_ptr(), rows,
+           config_.inner, stream);
     linear(kLinearAdd, data(inner_), w.down, {}, x, x, rows, config_.hidden, stream);
   }
   if (picks == 0) return;
-  check_cuda(run.mc_take_rows(type_, x, device_picks(), taken_.mutable_data_ptr(), picks, config_.hidden, stream),
-             "take_rows");
+  check_cuda(
+      run.mc_take_rows(type_, x, device_picks(), taken_.mutable_data_ptr(), picks, config_.hidden, stream),
+      "take_rows");
   norm(last_norm_, data(taken_), taken_.mutable_data_ptr(), picks);
-  linear(kLinearFloat, data(taken_), head_, {}, nullptr, logits_.mutable_data_ptr(), picks, config_.vocab, stream);
-  check_cuda(run.mc_pick(logits_.const_data_ptr<float>(), device_picks(),
-                         static_cast<MusaCoderPicked*>(picked_.mutable_data_ptr()), picks, config_.vocab, stream),
-             "pick");
+  linear(kLinearFloat, data(taken_), head_, {}, nullptr, logits_.mutable_data_ptr(), picks, config_.vocab,
+         stream);
+  check_cuda(
+      run.mc_pick(logits_.const_data_ptr<float>(), device_picks(),
+                  static_cast<MusaCoderPicked*>(picked_.mutable_data_ptr()), picks, config_.vocab, stream),
+      "pick");
 }
 
 void* CudaStepImpl::graph_for(std::int64_t bucket) {
@@ -234,7 +238,8 @@ std::vector<Sampled> CudaStepImpl::run(const std::vector<Row>& rows, const std::
     launch(used, used_picks, stream);
   std::vector<Sampled> out(picks.size());
   const auto bytes = wanted * static_cast<std::int64_t>(sizeof(MusaCoderPicked));
-  if (wanted > 0) check_cuda(cuda_kernels().mc_copy(host_picked_.at(0), data(picked_), bytes, stream), "copy");
+  if (wanted > 0)
+    check_cuda(cuda_kernels().mc_copy(host_picked_.at(0), data(picked_), bytes, stream), "copy");
   check_cuda(cuda_kernels().mc_wait(stream), "a step on the GPU");
   const auto* picked = reinterpret_cast<const MusaCoderPicked*>(host_picked_.at(0));
   for (std::size_t i = 0; i < out.size(); ++i)
@@ -250,13 +255,15 @@ std::vector<float> CudaStepImpl::logits(std::int64_t pick) const {
 
 }  // namespace
 
-Result<std::unique_ptr<CudaStep>> CudaStep::open(const Weights& weights, const KvCache& cache, const Sizes& sizes) {
+Result<std::unique_ptr<CudaStep>> CudaStep::open(const Weights& weights, const KvCache& cache,
+                                                 const Sizes& sizes) {
   const ModelConfig& config = weights.config();
   const auto refused = [](const std::string& what) {
     return fail(Code::kUnsupported, "generation on a GPU: {}", what);
   };
   if (!have_cuda_kernels())
-    return refused("its kernels are not installed (libmusacoder_llm_cuda.so; it is built where nvcc is found)");
+    return refused(
+        "its kernels are not installed (libmusacoder_llm_cuda.so; it is built where nvcc is found)");
   if (config.family != "llama" && config.family != "qwen2" && config.family != "qwen3")
     return refused(fmt::format("models of type {} are not built", config.family));
   const at::Tensor& embedding = weights.get("model.embed_tokens.weight");
@@ -264,6 +271,8 @@ Result<std::unique_ptr<CudaStep>> CudaStep::open(const Weights& weights, const K
   for (const std::string& name : weights.names())
     if (weights.get(name).scalar_type() != embedding.scalar_type())
       return refused(fmt::format("{} is of another type than the embedding", name));
+  for (const char* name : {"gate_proj", "up_proj", "down_proj"})
+    if (weights.has(fmt::format("model.layers.0.mlp.{}.bias", name))) return refused("biases in the MLP");
   if (config.head_dim != 64 && config.head_dim != 128)
     return refused(fmt::format("heads of {}; 64 and 128 are built", config.head_dim));
   if (config.heads > 8 * config.kv_heads) return refused("more than 8 heads to a kv head");

@@ -1,13 +1,13 @@
-// One pass of a model over rows of running sequences on a GPU: hidden states, logits and sampled tokens, by the
-// kernels of kernels/cuda/decode.h alone.
+// One pass of a model over rows of running sequences on a GPU: hidden states, logits and sampled tokens, by
+// the kernels of kernels/cuda/decode.h alone.
 //
 //   MC_ASSIGN_OR_RETURN(auto step, CudaStep::open(weights, cache, {.rows = 256, .picks = 64}));
 //   const auto sampled = step->run({{&table, 17, token}}, {{.row = 0, .sampling = &params, .uniform = u}});
 //
 // Keys and values go into `cache`, which must lie on the weights' device. A step in which every row gives one
-// token runs as a CUDA graph, of which there is one for each of a few numbers of rows; others are launched piece
-// by piece. A row's result is the same bits in any company, and in either way. Attention only: gated DeltaNet
-// layers and adapters are refused by name. Thread safety: one thread at a time.
+// token runs as a CUDA graph, of which there is one for each of a few numbers of rows; others are launched
+// piece by piece. A row's result is the same bits in any company, and in either way. Attention only: gated
+// DeltaNet layers and adapters are refused by name. Thread safety: one thread at a time.
 #pragma once
 
 #include <memory>
@@ -37,10 +37,12 @@ class CudaStep {
     double uniform = 0;  // uniform_of()
   };
   // kUnsupported: sizes, types or layers that the kernels do not take, by name.
-  static Result<std::unique_ptr<CudaStep>> open(const Weights& weights, const KvCache& cache, const Sizes& sizes);
+  static Result<std::unique_ptr<CudaStep>> open(const Weights& weights, const KvCache& cache,
+                                                const Sizes& sizes);
   virtual ~CudaStep() = default;
 
-  // Throws std::exception on a fault of CUDA. Penalties are not applied: logits() and a Sampler are for those.
+  // Throws std::exception on a fault of CUDA. Penalties are not applied: logits() and a Sampler are for
+  // those.
   virtual std::vector<Sampled> run(const std::vector<Row>& rows, const std::vector<Pick>& picks) = 0;
   // Of pick `pick` of the last run: [vocab] float32, in the host's memory.
   virtual std::vector<float> logits(std::int64_t pick) const = 0;

@@ -374,9 +374,9 @@ void CpuEngine::release(Running& running) {
   for (Sample& sample : running.samples) release(sample);
 }
 
-// All that runs is read again from the prompt on, states included. It is admitted anew, before those that have
-// not begun: requests that shared pages each need their own until one of them has been read, so there may not
-// be room for all of them at once.
+// All that runs is read again from the prompt on, states included. It is admitted anew, before those that
+// have not begun: requests that shared pages each need their own until one of them has been read, so there
+// may not be room for all of them at once.
 void CpuEngine::read_again() {
   for (; !running_.empty(); running_.pop_back()) {
     Running& one = running_.back();
@@ -445,8 +445,8 @@ std::vector<Sampled> CpuEngine::sampled_of(const std::vector<Row>& rows) {
       const SamplingParams& sampling = row.owner->request.sampling;
       const auto index = static_cast<std::uint64_t>(row.sample ? row.sample->index : i),
                  step = static_cast<std::uint64_t>(row.sample ? row.sample->answer.size() : 0);
-      picks.push_back({static_cast<std::int64_t>(given.size()) - 1, &sampling,
-                       uniform_of(sampling.seed, index, step)});
+      picks.push_back(
+          {static_cast<std::int64_t>(given.size()) - 1, &sampling, uniform_of(sampling.seed, index, step)});
     }
   }
   return device_->run(given, picks);
@@ -517,16 +517,15 @@ Result<std::vector<TokenEvent>> CpuEngine::step() try {
   const float* row_logits = device_ ? nullptr : logits.const_data_ptr<float>();
   std::int64_t next = 0;  // of `sampled`
   const auto take = [&](Running& running, Sample& sample) {
-    if (!device_)
-      return sample_into(running, sample, pick(running, sample, row_logits), row_logits, events);
+    if (!device_) return sample_into(running, sample, pick(running, sample, row_logits), row_logits, events);
     const std::int64_t at = next++;
     const bool sampled_there = sampled_on_device(running.request.sampling);
     std::vector<float> fetched;
     if (!sampled_there || running.request.top_logprobs > 0) fetched = device_->logits(at);
-    return sample_into(running, sample,
-                       sampled_there ? sampled[static_cast<std::size_t>(at)]
-                                     : pick(running, sample, fetched.data()),
-                       fetched.data(), events);
+    return sample_into(
+        running, sample,
+        sampled_there ? sampled[static_cast<std::size_t>(at)] : pick(running, sample, fetched.data()),
+        fetched.data(), events);
   };
   for (const Row& row : rows) {
     if (!row.sample) {

@@ -89,7 +89,7 @@ struct WeightSwap {
   // Of the same sizes, type and device. Need not outlive the call, but its tensors are used, not copied: what
   // is written to them later acts at once.
   const Weights* weights = nullptr;
-  const Lora* adapter = nullptr;     // nullptr: none, even where there was one before
+  const Lora* adapter = nullptr;  // nullptr: none, even where there was one before
   SwapCache cache = SwapCache::kKeep;
   std::optional<std::int64_t> version;  // default: one more
 };

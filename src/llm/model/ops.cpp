@@ -17,7 +17,7 @@ at::Tensor rotated(const at::Tensor& x, const Rotary& by) {
 }
 
 bool fused(const at::Tensor& x, const Norm& by, Rows rows) {
-  return rows == Rows::kFast && !by.centred && fused_on(x) && fused_norm_takes(x.size(-1)) &&
+  return rows == Rows::kFast && fused_on(x) && fused_norm_takes(x.size(-1)) &&
          by.weight.scalar_type() == x.scalar_type();
 }
 
@@ -35,7 +35,7 @@ at::Tensor linear(const at::Tensor& x, const Linear& by, Rows rows) {
 }
 
 at::Tensor rms_norm(const at::Tensor& x, const Norm& by, Rows rows) {
-  if (fused(x, by, rows)) return fused_rms_norm(x, {by.weight, by.eps});
+  if (fused(x, by, rows)) return fused_rms_norm(x, {by.weight, by.eps, by.centred});
   // With a weight of another type the product is in the wider one, as with `transformers`.
   if (rows == Rows::kIndependent && !by.centred && by.weight.scalar_type() == x.scalar_type())
     return row_rms_norm(x, by.weight, by.eps);
@@ -48,7 +48,7 @@ at::Tensor rms_norm(const at::Tensor& x, const Norm& by, Rows rows) {
 
 NormedSum add_rms_norm(const at::Tensor& x, const at::Tensor& y, const Norm& by, Rows rows) {
   if (fused(x, by, rows)) {
-    FusedSum out = fused_add_rms_norm(x, y, {by.weight, by.eps});
+    FusedSum out = fused_add_rms_norm(x, y, {by.weight, by.eps, by.centred});
     return {std::move(out.sum), std::move(out.normed)};
   }
   at::Tensor sum = x + y;

@@ -4,6 +4,9 @@ KERNELS = ["pick.cu"]
 HEADER = "decode.h"
 TYPES = ["float32"]
 BINDING = r"""
+__global__ void tokens_as_floats(float* out, int64_t rows) {
+  if (threadIdx.x < rows) out[2 * threadIdx.x] = float(__float_as_int(out[2 * threadIdx.x]));
+}
 std::vector<torch::Tensor> forward(torch::Tensor logits) {
   const int64_t rows = logits.size(0);
   std::vector<MusaCoderPick> picks;
@@ -21,14 +24,7 @@ std::vector<torch::Tensor> forward(torch::Tensor logits) {
   auto out = torch::empty({rows, 2}, logits.options());
   TORCH_CHECK(mc_pick(logits.data_ptr<float>(), reinterpret_cast<const MusaCoderPick*>(table.data_ptr()),
                       reinterpret_cast<MusaCoderPicked*>(out.data_ptr()), rows, logits.size(1), nullptr) == 0, "launch");
-  std::vector<float> host(rows * 2);
-  cudaMemcpy(host.data(), out.data_ptr(), rows * 8, cudaMemcpyDeviceToHost);
-  for (int64_t i = 0; i < rows; ++i) {
-    int32_t token;
-    memcpy(&token, &host[2 * i], 4);
-    host[2 * i] = float(token);
-  }
-  cudaMemcpy(out.data_ptr(), host.data(), rows * 8, cudaMemcpyHostToDevice);
+  tokens_as_floats<<<1, 32>>>(out.data_ptr<float>(), rows);
   return {out};
 }
 """

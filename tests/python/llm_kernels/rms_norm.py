@@ -1,7 +1,5 @@
 """RMSNorm of a sum: forward, and the gradient with respect to both summands and the weight."""
 
-import torch
-
 KERNELS = ["rms_norm.cu", "column_sums.cu"]
 BINDING = r"""
 std::vector<torch::Tensor> forward(torch::Tensor x, torch::Tensor y, torch::Tensor weight) {

@@ -27,8 +27,9 @@ def run(x, weight, bias, residual, gate_up):
         "[normal(ROWS, IN), 0.1 * normal(OUT, IN), normal(OUT), normal(ROWS, OUT), 0.1 * normal(2 * INNER, IN)]",
     )
 }
-SIZES = [  # rows of one tile, of four and of eight with a rest; features with a rest
+SIZES = [  # rows of eight tiles with a rest, of one and of four; features with a rest
+    {"ROWS": 70, "IN": 320, "OUT": 40, "INNER": 24},
     {"ROWS": 3, "IN": 96, "OUT": 40, "INNER": 24},
     {"ROWS": 27, "IN": 320, "OUT": 48, "INNER": 32},
-    {"ROWS": 70, "IN": 64, "OUT": 24, "INNER": 16},
+    {"ROWS": 3, "IN": 1120, "OUT": 24, "INNER": 16},
 ]

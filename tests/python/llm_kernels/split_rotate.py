@@ -34,9 +34,7 @@ def split(qkv, q_weight, k_weight, cos, sin):
     q, k, v = qkv.view(ROWS, -1, DIM).split([HEADS, KV_HEADS, KV_HEADS], 1)
     return turned(q, q_weight, cos, sin), turned(k, k_weight, cos, sin), v.clone()
 """
-INPUTS = (
-    "[normal(ROWS, (HEADS + 2 * KV_HEADS) * DIM), normal(DIM), normal(DIM), normal(ROWS, DIM), normal(ROWS, DIM)%s]"
-)
+INPUTS = "[normal(ROWS, (HEADS + 2 * KV_HEADS) * DIM), normal(DIM), normal(DIM), normal(ROWS, DIM), normal(ROWS, DIM)%s]"
 CASES = {
     "forward": (
         SPLIT + "def run(qkv, qw, kw, cos, sin):\n    return split(qkv, qw, kw, cos, sin)\n",

@@ -1,5 +1,5 @@
-// Sums over the rows of a float32 matrix, for gradients that were summed in parts. A block takes 32 columns; the
-// order of summation depends on the number of rows only.
+// Sums over the rows of a float32 matrix, for gradients that were summed in parts. A block takes 32 columns;
+// the order of summation depends on the number of rows only.
 #include "llm/kernels/cuda/common.cuh"
 #include "llm/kernels/cuda/kernels.h"
 

@@ -68,7 +68,49 @@ __device__ __forceinline__ float group_sum(float x) {
   return x;
 }
 
+// Kernels of a chain may start while the one before them runs (programmatic dependent launch, from sm_90 on):
+// what they read that no kernel writes, weights, can be under way by then. Each waits before it touches
+// anything else, which also orders it behind all that came before. Without MC_DEPENDENT_LAUNCH these do
+// nothing.
+__device__ __forceinline__ void let_next_start() {
+#if defined(MC_DEPENDENT_LAUNCH) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+__device__ __forceinline__ void wait_for_earlier() {
+#if defined(MC_DEPENDENT_LAUNCH) && __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
 inline int launched() { return static_cast<int>(cudaGetLastError()); }
 inline cudaStream_t stream_of(void* stream) { return static_cast<cudaStream_t>(stream); }
+
+// Launches a kernel that calls the two above.
+template <typename... Parameters, typename... Given>
+int launch_chained(void (*kernel)(Parameters...), dim3 grid, unsigned block, cudaStream_t stream,
+                   Given... given) {
+#ifdef MC_DEPENDENT_LAUNCH
+  static const bool can = [] {
+    int device = 0, major = 0;
+    return cudaGetDevice(&device) == cudaSuccess &&
+           cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) == cudaSuccess &&
+           major >= 9;
+  }();
+  cudaLaunchAttribute early{};
+  early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  early.val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid;
+  config.blockDim = dim3(block);
+  config.stream = stream;
+  config.attrs = &early;
+  config.numAttrs = can ? 1 : 0;
+  return cudaLaunchKernelEx(&config, kernel, static_cast<Parameters>(given)...);
+#else
+  kernel<<<grid, block, 0, stream>>>(static_cast<Parameters>(given)...);
+  return launched();
+#endif
+}
 
 }  // namespace musacoder::kernels

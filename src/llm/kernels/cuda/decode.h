@@ -1,9 +1,9 @@
 // C entry points of the generation kernels (kernels.h says what holds for all).
 //
-// A row is one token of some sequence: `positions` [rows] int32 says where it stands, negative for a row that is
-// none. `tables` [rows, table_width] int32 are its sequence's pages; a cache is [pages, kv_heads, page_tokens,
-// dim] of T. A row's results are the same bits whatever rows are beside it: every sum's order is given by inner
-// lengths and positions alone.
+// A row is one token of some sequence: `positions` [rows] int32 says where it stands, negative for a row that
+// is none. `tables` [rows, table_width] int32 are its sequence's pages; a cache is [pages, kv_heads,
+// page_tokens, dim] of T. A row's results are the same bits whatever rows are beside it: every sum's order is
+// given by inner lengths and positions alone.
 #pragma once
 
 #include "llm/kernels/cuda/kernels.h"
@@ -25,16 +25,16 @@ enum MusaCoderLinear : int {
 int mc_row_linear(int type, int kind, const void* x, const void* weight, const void* bias, const void* add,
                   void* y, std::int64_t rows, std::int64_t in, std::int64_t out, void* stream);
 
-// qkv [rows, (heads + 2 kv_heads) dim] -> q [rows, heads, dim], normed and rotated by the row's position; keys
-// and values go into their pages. `frequencies` [dim / 2] float32. dim: 64 or 128.
+// qkv [rows, (heads + 2 kv_heads) dim] -> q [rows, heads, dim], normed and rotated by the row's position;
+// keys and values go into their pages. `frequencies` [dim / 2] float32. dim: 64 or 128.
 int mc_rotate_into_cache(int type, const void* qkv, const void* q_weight, const void* k_weight,
                          const float* frequencies, const std::int32_t* positions, const std::int32_t* tables,
                          std::int64_t table_width, void* q, void* keys, void* values, std::int64_t rows,
-                         std::int64_t heads, std::int64_t kv_heads, std::int64_t dim, std::int64_t page_tokens,
-                         float eps, void* stream);
+                         std::int64_t heads, std::int64_t kv_heads, std::int64_t dim,
+                         std::int64_t page_tokens, float eps, void* stream);
 
-// Attention of each row over its sequence's cache up to its own position: out [rows, heads, dim]. page_tokens 16;
-// at most 8 heads to a kv head.
+// Attention of each row over its sequence's cache up to its own position: out [rows, heads, dim]. page_tokens
+// 16; at most 8 heads to a kv head.
 int mc_paged_attention(int type, const void* q, const void* keys, const void* values,
                        const std::int32_t* positions, const std::int32_t* tables, std::int64_t table_width,
                        void* out, std::int64_t rows, std::int64_t heads, std::int64_t kv_heads,
@@ -64,8 +64,8 @@ void mc_host_free(void* memory);
 int mc_copy(void* to, const void* from, std::int64_t bytes, void* stream);
 int mc_wait(void* stream);
 
-// Launches between begin and end on the stream that begin gives are kept instead of run, to be run any number of
-// times by mc_graph_run on any stream.
+// Launches between begin and end on the stream that begin gives are kept instead of run, to be run any number
+// of times by mc_graph_run on any stream.
 int mc_graph_begin(void** stream);
 int mc_graph_end(void* stream, void** graph);
 int mc_graph_run(void* graph, void* stream);

@@ -14,10 +14,10 @@ const void* data(const at::Tensor& x) { return x.defined() ? x.const_data_ptr() 
 // The sums over the first dimension of float32 parts [groups, ...], in `like`'s type.
 at::Tensor column_sums(const at::Tensor& parts, const at::Tensor& like) {
   const at::Tensor out = at::empty(parts.sizes().slice(1), like.options());
-  check_cuda(cuda_kernels().mc_column_sums(kernel_type(like), parts.const_data_ptr<float>(),
-                                           out.mutable_data_ptr(), parts.size(0), out.numel(),
-                                           cuda_stream(parts)),
-             "column_sums");
+  check_cuda(
+      cuda_kernels().mc_column_sums(kernel_type(like), parts.const_data_ptr<float>(), out.mutable_data_ptr(),
+                                    parts.size(0), out.numel(), cuda_stream(parts)),
+      "column_sums");
   return out;
 }
 
@@ -29,11 +29,11 @@ at::Tensor norm_gradient(const at::Tensor& to_out, const at::Tensor& to_sum, con
   at::Tensor to_x = at::empty_like(x);
   const at::Tensor parts =
       at::empty({cuda_kernels().mc_rms_norm_groups(rows, dim), dim}, x.options().dtype(at::kFloat));
-  check_cuda(cuda_kernels().mc_rms_norm_backward(kernel_type(x), data(given), data(more), data(x),
-                                                 data(weight), scale.const_data_ptr<float>(),
-                                                 to_x.mutable_data_ptr(), floats(parts), rows, dim,
-                                                 zero_centred, cuda_stream(x)),
-             "rms_norm_backward");
+  check_cuda(
+      cuda_kernels().mc_rms_norm_backward(kernel_type(x), data(given), data(more), data(x), data(weight),
+                                          scale.const_data_ptr<float>(), to_x.mutable_data_ptr(),
+                                          floats(parts), rows, dim, zero_centred, cuda_stream(x)),
+      "rms_norm_backward");
   to_weight = column_sums(parts, weight);
   return to_x;
 }
@@ -71,11 +71,11 @@ class AddRmsNorm : public torch::autograd::Function<AddRmsNorm> {
     const std::int64_t dim = x.size(-1), rows = x.numel() / dim;
     const at::Tensor sum = at::empty_like(left), out = at::empty_like(left),
                      scale = at::empty({rows}, x.options().dtype(at::kFloat));
-    check_cuda(cuda_kernels().mc_rms_norm_forward(kernel_type(x), data(left), data(right), data(weight),
-                                                  sum.mutable_data_ptr(), out.mutable_data_ptr(),
-                                                  floats(scale), rows, dim, static_cast<float>(eps),
-                                                  zero_centred, cuda_stream(x)),
-               "rms_norm_forward");
+    check_cuda(
+        cuda_kernels().mc_rms_norm_forward(kernel_type(x), data(left), data(right), data(weight),
+                                           sum.mutable_data_ptr(), out.mutable_data_ptr(), floats(scale),
+                                           rows, dim, static_cast<float>(eps), zero_centred, cuda_stream(x)),
+        "rms_norm_forward");
     context->save_for_backward({sum, weight, scale});
     context->saved_data["zero_centred"] = zero_centred;
     return {sum, out};
@@ -119,21 +119,19 @@ class SplitRotate : public torch::autograd::Function<SplitRotate> {
     const at::Tensor &qkv = saved[0], &qw = saved[1], &kw = saved[2];
     const at::Tensor to_q = gradients[0].contiguous(), to_k = gradients[1].contiguous(),
                      to_v = gradients[2].contiguous();
-    const std::int64_t rows = to_q.size(0), heads = to_q.size(1), kv_heads = to_k.size(1),
-                       dim = to_q.size(2);
+    const std::int64_t rows = to_q.size(0), heads = to_q.size(1), kv_heads = to_k.size(1), dim = to_q.size(2);
     const at::Tensor to_qkv = at::empty({rows, (heads + 2 * kv_heads) * dim}, to_q.options());
     at::Tensor parts;
     if (qw.defined())
-      parts = at::empty({cuda_kernels().mc_split_rotate_groups(rows), 2, dim},
-                        to_q.options().dtype(at::kFloat));
-    check_cuda(
-        cuda_kernels().mc_split_rotate_backward(
-            kernel_type(to_q), data(to_q), data(to_k), data(to_v), data(qkv), data(qw), data(kw),
-            data(saved[3]), data(saved[4]), to_qkv.mutable_data_ptr(),
-            parts.defined() ? floats(parts) : nullptr, rows, heads, kv_heads, dim,
-            static_cast<float>(context->saved_data["eps"].toDouble()),
-            context->saved_data["zero_centred"].toBool(), cuda_stream(to_q)),
-        "split_rotate_backward");
+      parts =
+          at::empty({cuda_kernels().mc_split_rotate_groups(rows), 2, dim}, to_q.options().dtype(at::kFloat));
+    check_cuda(cuda_kernels().mc_split_rotate_backward(
+                   kernel_type(to_q), data(to_q), data(to_k), data(to_v), data(qkv), data(qw), data(kw),
+                   data(saved[3]), data(saved[4]), to_qkv.mutable_data_ptr(),
+                   parts.defined() ? floats(parts) : nullptr, rows, heads, kv_heads, dim,
+                   static_cast<float>(context->saved_data["eps"].toDouble()),
+                   context->saved_data["zero_centred"].toBool(), cuda_stream(to_q)),
+               "split_rotate_backward");
     at::Tensor to_qw, to_kw;
     if (parts.defined()) {
       const at::Tensor both = column_sums(parts, qw);
@@ -247,7 +245,8 @@ class DenseAttention : public torch::autograd::Function<DenseAttention> {
     };
     const at::Tensor dense_q = dense(q), dense_k = dense(k), dense_v = dense(v);
     const auto [out, log_sums, starts_q, starts_k, longest_q, longest_k, seed, offset, mask] =
-        at::_scaled_dot_product_cudnn_attention(dense_q, dense_k, dense_v, {}, /*compute_log_sumexp=*/true, 0.0,
+        at::_scaled_dot_product_cudnn_attention(dense_q, dense_k, dense_v, {}, /*compute_log_sumexp=*/true,
+                                                0.0,
                                                 /*is_causal=*/true, /*return_debug_mask=*/false);
     context->save_for_backward({dense_q, dense_k, dense_v, out, log_sums, starts_q, starts_k, seed, offset});
     return out.transpose(1, 2).reshape(q.sizes());
@@ -258,8 +257,8 @@ class DenseAttention : public torch::autograd::Function<DenseAttention> {
     const at::Tensor given =
         gradients[0].contiguous().view({q.size(0), q.size(2), q.size(1), q.size(3)}).transpose(1, 2);
     const auto [to_q, to_k, to_v] = at::_scaled_dot_product_cudnn_attention_backward(
-        given, q, saved[1], saved[2], saved[3], saved[4], saved[7], saved[8], {}, saved[5], saved[6], q.size(2),
-        q.size(2), 0.0, /*is_causal=*/true);
+        given, q, saved[1], saved[2], saved[3], saved[4], saved[7], saved[8], {}, saved[5], saved[6],
+        q.size(2), q.size(2), 0.0, /*is_causal=*/true);
     const auto packed = [](const at::Tensor& x) {
       return x.transpose(1, 2).reshape({x.size(0) * x.size(2), x.size(1), x.size(3)});
     };

@@ -5,8 +5,8 @@
 //   const auto [q, k, v] = fused_split_rotate(qkv, {8, 4, 64}, q_norm, k_norm, cos, sin);
 //   at::Tensor seen = flash_attention(q, k, v, starts, longest);
 //
-// For tensors of which fused_on() is true. Each is what model/ops.h says of the operation it stands for, within
-// rounding: sums and what lies between two kernels of the reference are in float32.
+// For tensors of which fused_on() is true. Each is what model/ops.h says of the operation it stands for,
+// within rounding: sums and what lies between two kernels of the reference are in float32.
 #pragma once
 
 #include <vector>
@@ -42,15 +42,16 @@ SplitHeads fused_split_rotate(const at::Tensor& qkv, const HeadShape& shape, con
 // gate_up [rows, 2 inner], gate first; inner a multiple of 8.
 at::Tensor fused_swiglu(const at::Tensor& gate_up);
 
-// Whether the matrices [out, in] lie one behind the other in one storage, as Weights::open() places them on CUDA.
+// Whether the matrices [out, in] lie one behind the other in one storage, as Weights::open() places them on
+// CUDA.
 bool joinable(const std::vector<at::Tensor>& weights);
 // x [rows, in] by all of them in one product: [rows, sum of out]. `biases`: empty, or one of each weight.
 at::Tensor joined_linear(const at::Tensor& x, const std::vector<at::Tensor>& weights,
                          const std::vector<at::Tensor>& biases);
 
-// Causal attention inside each sequence, by libtorch's flash attention, or cuDNN's where all are of one length (a
-// multiple of 64). bf16 or f16, dim a multiple of 8 up to
-// 256. `starts` [sequences + 1] int32 on the device, `longest` the longest sequence's length.
+// Causal attention inside each sequence, by libtorch's flash attention, or cuDNN's where all are of one
+// length (a multiple of 64). bf16 or f16, dim a multiple of 8 up to 256. `starts` [sequences + 1] int32 on
+// the device, `longest` the longest sequence's length.
 bool flash_takes(const at::Tensor& q);
 at::Tensor flash_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                            const at::Tensor& starts, std::int64_t longest);

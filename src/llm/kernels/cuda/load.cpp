@@ -39,7 +39,7 @@ Status load_kernels() {
   void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!handle) return fail(Code::kUnsupported, "{}: {}", path.string(), dlerror());
   CudaKernels out;
-#define MC_CUDA_KERNEL_LOOK_UP(name)                                         \
+#define MC_CUDA_KERNEL_LOOK_UP(name)                                     \
   out.name = reinterpret_cast<decltype(out.name)>(dlsym(handle, #name)); \
   if (!out.name) return fail(Code::kUnsupported, "{}: has no {}; build it anew", path.string(), #name);
   MC_CUDA_KERNELS(MC_CUDA_KERNEL_LOOK_UP)
@@ -79,9 +79,8 @@ Result<at::Device> open_device(const std::string& name) {
     return fail(Code::kInvalidArgument, "device '{}' is not computed on; give cpu, cuda or cuda:N", name);
   MC_RETURN_IF_ERROR(load_once());
   try {
-    const int count = at::globalContext().hasCUDA()
-                          ? c10::impl::VirtualGuardImpl(at::kCUDA).deviceCount()
-                          : 0;
+    const int count =
+        at::globalContext().hasCUDA() ? c10::impl::VirtualGuardImpl(at::kCUDA).deviceCount() : 0;
     const int index = device.has_index() ? device.index() : 0;
     if (index >= count) return fail(Code::kUnsupported, "{}: this machine has {} CUDA devices", name, count);
     at::globalContext().lazyInitDevice(at::kCUDA);
@@ -97,8 +96,7 @@ bool have_cuda_kernels() { return loaded_kernels.has_value(); }
 const CudaKernels& cuda_kernels() { return *loaded_kernels; }
 
 bool fused_on(const at::Tensor& x) {
-  return loaded_kernels && x.is_cuda() &&
-         (x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kFloat);
+  return loaded_kernels && x.is_cuda() && (x.scalar_type() == at::kBFloat16 || x.scalar_type() == at::kFloat);
 }
 
 int kernel_type(const at::Tensor& x) { return x.scalar_type() == at::kBFloat16 ? kBF16 : kF32; }

@@ -3,9 +3,9 @@
 //   MC_ASSIGN_OR_RETURN(const at::Device device, open_device("cuda"));    // "cpu", "cuda", "cuda:1"
 //   if (fused_on(x)) check_cuda(cuda_kernels().mc_swiglu_forward(...), "swiglu");
 //
-// The program starts, and computes on the CPU, where neither is installed. libtorch_cuda.so is looked for beside
-// the libtorch_cpu.so that runs; the kernels in $MUSACODER_LLM_KERNELS, then in runtime/lib beside the program.
-// Without the kernels models run on torch's own operators.
+// The program starts, and computes on the CPU, where neither is installed. libtorch_cuda.so is looked for
+// beside the libtorch_cpu.so that runs; the kernels in $MUSACODER_LLM_KERNELS, then in runtime/lib beside the
+// program. Without the kernels models run on torch's own operators.
 #pragma once
 
 #include <string>
@@ -17,11 +17,12 @@
 
 namespace musacoder::llm {
 
-#define MC_CUDA_KERNELS(X)                                                                            \
-  X(mc_cuda_error_text) X(mc_column_sums)                                                             \
-  X(mc_rms_norm_forward) X(mc_rms_norm_groups) X(mc_rms_norm_backward) X(mc_split_rotate_forward)     \
-      X(mc_split_rotate_groups) X(mc_split_rotate_backward) X(mc_swiglu_forward) X(mc_swiglu_backward) \
-          X(mc_logprob_forward) X(mc_logprob_backward) X(mc_gradient_norm) X(mc_adamw) X(mc_embed)   \
+#define MC_CUDA_KERNELS(X)                                                                                 \
+  X(mc_cuda_error_text)                                                                                    \
+  X(mc_column_sums)                                                                                        \
+  X(mc_rms_norm_forward) X(mc_rms_norm_groups) X(mc_rms_norm_backward) X(mc_split_rotate_forward)          \
+      X(mc_split_rotate_groups) X(mc_split_rotate_backward) X(mc_swiglu_forward) X(mc_swiglu_backward)     \
+          X(mc_logprob_forward) X(mc_logprob_backward) X(mc_gradient_norm) X(mc_adamw) X(mc_embed)         \
               X(mc_row_linear) X(mc_rotate_into_cache) X(mc_paged_attention) X(mc_pick) X(mc_take_rows)    \
                   X(mc_host_alloc) X(mc_host_free) X(mc_copy) X(mc_wait) X(mc_graph_begin) X(mc_graph_end) \
                       X(mc_graph_run) X(mc_graph_free)
@@ -32,7 +33,8 @@ struct CudaKernels {
 #undef MC_CUDA_KERNEL_POINTER
 };
 
-// kUnsupported: no libtorch_cuda.so, or not of this version, or no such GPU; kInvalidArgument: not a device's name.
+// kUnsupported: no libtorch_cuda.so, or not of this version, or no such GPU; kInvalidArgument: not a device's
+// name.
 Result<at::Device> open_device(const std::string& name);
 
 // Whether our kernels were loaded, by open_device().

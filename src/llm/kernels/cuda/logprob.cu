@@ -51,7 +51,8 @@ __global__ void __launch_bounds__(kBlock)
     for (std::int64_t i = threadIdx.x; i < vocab; i += kBlock) take(wide(row[i]));
 #pragma unroll
   for (int step = 16; step > 0; step /= 2)
-    mine = joined(mine, {__shfl_xor_sync(0xffffffffu, mine.top, step), __shfl_xor_sync(0xffffffffu, mine.sum, step)});
+    mine = joined(
+        mine, {__shfl_xor_sync(0xffffffffu, mine.top, step), __shfl_xor_sync(0xffffffffu, mine.sum, step)});
   __shared__ float tops[kBlock / 32], sums[kBlock / 32];
   if (threadIdx.x % 32 == 0) {
     tops[threadIdx.x / 32] = mine.top;
@@ -73,8 +74,7 @@ __global__ void __launch_bounds__(kBlock)
                      std::int64_t vocab, float inverse_temperature) {
   T* row = logits + static_cast<std::int64_t>(blockIdx.x) * vocab;
   const std::int64_t target = targets[blockIdx.x];
-  const float total = log_sum[blockIdx.x],
-              by = target < 0 ? 0 : to_logprob[blockIdx.x] * inverse_temperature;
+  const float total = log_sum[blockIdx.x], by = target < 0 ? 0 : to_logprob[blockIdx.x] * inverse_temperature;
   const auto slope = [&](float x, std::int64_t column) {
     return by == 0 ? 0 : by * ((column == target ? 1.0f : 0.0f) - expf(x * inverse_temperature - total));
   };
@@ -100,8 +100,8 @@ extern "C" int mc_logprob_forward(int type, const void* logits, const std::int64
   if (rows == 0) return 0;
   const auto grid = static_cast<unsigned>(rows);
   if (type == musacoder::llm::kBF16)
-    logprob_forward<<<grid, kBlock, 0, stream_of(stream)>>>(static_cast<const bf16*>(logits), targets, log_sum,
-                                                            logprob, vocab, inverse_temperature);
+    logprob_forward<<<grid, kBlock, 0, stream_of(stream)>>>(static_cast<const bf16*>(logits), targets,
+                                                            log_sum, logprob, vocab, inverse_temperature);
   else
     logprob_forward<<<grid, kBlock, 0, stream_of(stream)>>>(static_cast<const float*>(logits), targets,
                                                             log_sum, logprob, vocab, inverse_temperature);

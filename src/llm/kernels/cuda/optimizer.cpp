@@ -25,7 +25,8 @@ void FusedAdamW::run(const AdamWTensors& tensors, const AdamWFactors& factors, d
   }
   const at::Tensor& any = tensors.parameters[0];
   const auto bytes = static_cast<std::int64_t>(rows.size() * sizeof(AdamWTensor));
-  if (rows.size() != rows_.size() || std::memcmp(rows.data(), rows_.data(), rows.size() * sizeof(AdamWTensor))) {
+  if (rows.size() != rows_.size() ||
+      std::memcmp(rows.data(), rows_.data(), rows.size() * sizeof(AdamWTensor))) {
     rows_ = std::move(rows);
     table_ = at::from_blob(rows_.data(), {bytes}, at::TensorOptions(at::kByte)).to(any.device());
   }
@@ -46,14 +47,14 @@ void FusedAdamW::run(const AdamWTensors& tensors, const AdamWFactors& factors, d
     norm_ = at::Tensor();
   }
   const auto step = static_cast<double>(factors.step);
-  check_cuda(cuda_kernels().mc_adamw(
-                 type, table, count, blocks, limit > 0 ? norm_.const_data_ptr<float>() : nullptr,
-                 static_cast<float>(limit), static_cast<float>(factors.learning_rate),
-                 static_cast<float>(factors.beta1), static_cast<float>(factors.beta2),
-                 static_cast<float>(factors.epsilon), static_cast<float>(factors.weight_decay),
-                 static_cast<float>(1 - std::pow(factors.beta1, step)),
-                 static_cast<float>(std::sqrt(1 - std::pow(factors.beta2, step))), stream),
-             "adamw");
+  check_cuda(
+      cuda_kernels().mc_adamw(type, table, count, blocks, limit > 0 ? norm_.const_data_ptr<float>() : nullptr,
+                              static_cast<float>(limit), static_cast<float>(factors.learning_rate),
+                              static_cast<float>(factors.beta1), static_cast<float>(factors.beta2),
+                              static_cast<float>(factors.epsilon), static_cast<float>(factors.weight_decay),
+                              static_cast<float>(1 - std::pow(factors.beta1, step)),
+                              static_cast<float>(std::sqrt(1 - std::pow(factors.beta2, step))), stream),
+      "adamw");
 }
 
 }  // namespace musacoder::llm

@@ -1,11 +1,12 @@
 // AdamW over all parameters in one launch on a GPU, with the gradients clipped by their global norm there.
 //
 //   FusedAdamW step;
-//   step.run({.parameters = p, .gradients = g, .masters = m, .first = a, .second = b}, factors, /*limit=*/1.0);
-//   step.norm();                 // of the gradients before clipping, a float32 scalar on the device
+//   step.run({.parameters = p, .gradients = g, .masters = m, .first = a, .second = b}, factors,
+//   /*limit=*/1.0); step.norm();                 // of the gradients before clipping, a float32 scalar on the
+//   device
 //
-// Nothing waits for the device. Moments and masters are float32; parameters and gradients float32 or bf16, one
-// type for all, contiguous, on one device of which fused_on() is true. The reference is train/adamw.h.
+// Nothing waits for the device. Moments and masters are float32; parameters and gradients float32 or bf16,
+// one type for all, contiguous, on one device of which fused_on() is true. The reference is train/adamw.h.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +19,8 @@ namespace musacoder::llm {
 
 struct AdamWTensors {
   std::vector<at::Tensor> parameters, gradients;
-  std::vector<at::Tensor> masters;  // float32 values that parameters are rounded from; empty: float32 parameters
+  std::vector<at::Tensor>
+      masters;  // float32 values that parameters are rounded from; empty: float32 parameters
   std::vector<at::Tensor> first, second;
 };
 

@@ -19,6 +19,8 @@ __global__ void __launch_bounds__(256)
     rotate_into_cache(CachePlace by, const T* qkv, const T* q_weight, const T* k_weight,
                       const float* frequencies, T* q, T* keys, T* values, int page_tokens, float eps) {
   constexpr int kDim = 64 * kPairs;
+  let_next_start();
+  wait_for_earlier();
   const int each = by.heads + 2 * by.kv_heads, lane = threadIdx.x % 32;
   const std::int64_t item = static_cast<std::int64_t>(blockIdx.x) * 8 + threadIdx.x / 32;
   if (item >= by.rows * each) return;
@@ -77,6 +79,8 @@ template <typename T, int kDim, int kGroup>
 __global__ void __launch_bounds__(kWarps * 32)
     paged_attention(CachePlace by, const T* q, const T* keys, const T* values, T* out, float scale) {
   constexpr int kEach = kDim / 32;
+  let_next_start();
+  wait_for_earlier();
   const std::int64_t row = blockIdx.x;
   const int kv_head = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int length = by.positions[row] + 1, group = by.heads / by.kv_heads;
@@ -168,10 +172,9 @@ template <typename T, int kDim, int kGroup>
 int attend(const CachePlace& by, const void* q, const void* keys, const void* values, void* out, float scale,
            cudaStream_t stream) {
   const dim3 grid(static_cast<unsigned>(by.rows), static_cast<unsigned>(by.kv_heads));
-  paged_attention<T, kDim, kGroup><<<grid, kWarps * 32, 0, stream>>>(
-      by, static_cast<const T*>(q), static_cast<const T*>(keys), static_cast<const T*>(values),
-      static_cast<T*>(out), scale);
-  return launched();
+  return launch_chained(paged_attention<T, kDim, kGroup>, grid, kWarps * 32, stream, by,
+                        static_cast<const T*>(q), static_cast<const T*>(keys), static_cast<const T*>(values),
+                        static_cast<T*>(out), scale);
 }
 template <typename T, int kDim>
 int attend(const CachePlace& by, const void* q, const void* keys, const void* values, void* out, float scale,
@@ -197,10 +200,10 @@ int rotate(const CachePlace& by, const void* qkv, const void* q_weight, const vo
            const float* frequencies, void* q, void* keys, void* values, int page_tokens, float eps,
            cudaStream_t stream) {
   const std::int64_t items = by.rows * (by.heads + 2 * by.kv_heads);
-  rotate_into_cache<T, kPairs><<<static_cast<unsigned>((items + 7) / 8), 256, 0, stream>>>(
-      by, static_cast<const T*>(qkv), static_cast<const T*>(q_weight), static_cast<const T*>(k_weight),
-      frequencies, static_cast<T*>(q), static_cast<T*>(keys), static_cast<T*>(values), page_tokens, eps);
-  return launched();
+  return launch_chained(rotate_into_cache<T, kPairs>, dim3(static_cast<unsigned>((items + 7) / 8)), 256,
+                        stream, by, static_cast<const T*>(qkv), static_cast<const T*>(q_weight),
+                        static_cast<const T*>(k_weight), frequencies, static_cast<T*>(q),
+                        static_cast<T*>(keys), static_cast<T*>(values), page_tokens, eps);
 }
 
 }  // namespace
@@ -215,7 +218,8 @@ extern "C" int mc_rotate_into_cache(int type, const void* qkv, const void* q_wei
                                     std::int64_t kv_heads, std::int64_t dim, std::int64_t page_tokens,
                                     float eps, void* stream) {
   if (rows == 0) return 0;
-  const CachePlace by{positions, tables, table_width, rows, static_cast<int>(heads), static_cast<int>(kv_heads)};
+  const CachePlace by{
+      positions, tables, table_width, rows, static_cast<int>(heads), static_cast<int>(kv_heads)};
   const auto with = [&](auto run) {
     return run(by, qkv, q_weight, k_weight, frequencies, q, keys, values, static_cast<int>(page_tokens), eps,
                stream_of(stream));
@@ -231,7 +235,8 @@ extern "C" int mc_paged_attention(int type, const void* q, const void* keys, con
                                   std::int64_t table_width, void* out, std::int64_t rows, std::int64_t heads,
                                   std::int64_t kv_heads, std::int64_t dim, float scale, void* stream) {
   if (rows == 0) return 0;
-  const CachePlace by{positions, tables, table_width, rows, static_cast<int>(heads), static_cast<int>(kv_heads)};
+  const CachePlace by{
+      positions, tables, table_width, rows, static_cast<int>(heads), static_cast<int>(kv_heads)};
   const auto run = type == musacoder::llm::kBF16 ? attend<bf16> : attend<float>;
   return run(dim, by, q, keys, values, out, scale, stream_of(stream));
 }

@@ -11,6 +11,8 @@ constexpr int kBlock = 1024;
 template <typename T>
 __global__ void __launch_bounds__(128)
     embed(const T* table, const std::int32_t* ids, T* out, std::int64_t dim) {
+  let_next_start();
+  wait_for_earlier();
   const T* from = table + static_cast<std::int64_t>(ids[blockIdx.x]) * dim;
   for (std::int64_t i = threadIdx.x; i < dim; i += 128) out[blockIdx.x * dim + i] = from[i];
 }
@@ -18,6 +20,8 @@ __global__ void __launch_bounds__(128)
 template <typename T>
 __global__ void __launch_bounds__(128)
     take_rows(const T* x, const MusaCoderPick* picks, T* out, std::int64_t dim) {
+  let_next_start();
+  wait_for_earlier();
   const std::int64_t row = picks[blockIdx.x].row;
   for (std::int64_t i = threadIdx.x; i < dim; i += 128)
     out[blockIdx.x * dim + i] = row < 0 ? narrow<T>(0.0f) : x[row * dim + i];
@@ -39,6 +43,8 @@ __device__ __forceinline__ Best better(Best a, Best b) {
 
 __global__ void __launch_bounds__(kBlock)
     pick(const float* all, const MusaCoderPick* picks, MusaCoderPicked* out, std::int64_t vocab) {
+  let_next_start();
+  wait_for_earlier();
   const MusaCoderPick by = picks[blockIdx.x];
   if (by.row < 0) return;
   const float* logits = all + static_cast<std::int64_t>(blockIdx.x) * vocab;
@@ -50,7 +56,8 @@ __global__ void __launch_bounds__(kBlock)
     best = better(best, {logits[i], static_cast<int>(i)});
 #pragma unroll
   for (int step = 16; step > 0; step /= 2)
-    best = better(best, {__shfl_xor_sync(0xffffffffu, best.value, step), __shfl_xor_sync(0xffffffffu, best.at, step)});
+    best = better(
+        best, {__shfl_xor_sync(0xffffffffu, best.value, step), __shfl_xor_sync(0xffffffffu, best.at, step)});
   if (threadIdx.x % 32 == 0) bests[threadIdx.x / 32] = best;
   __syncthreads();
   best = bests[0];
@@ -164,10 +171,10 @@ extern "C" int mc_embed(int type, const void* table, const std::int32_t* ids, vo
   if (rows == 0) return 0;
   const auto grid = static_cast<unsigned>(rows);
   if (type == musacoder::llm::kBF16)
-    embed<<<grid, 128, 0, stream_of(stream)>>>(static_cast<const bf16*>(table), ids, static_cast<bf16*>(out), dim);
-  else
-    embed<<<grid, 128, 0, stream_of(stream)>>>(static_cast<const float*>(table), ids, static_cast<float*>(out), dim);
-  return launched();
+    return launch_chained(embed<bf16>, dim3(grid), 128, stream_of(stream), static_cast<const bf16*>(table),
+                          ids, static_cast<bf16*>(out), dim);
+  return launch_chained(embed<float>, dim3(grid), 128, stream_of(stream), static_cast<const float*>(table),
+                        ids, static_cast<float*>(out), dim);
 }
 
 extern "C" int mc_take_rows(int type, const void* x, const MusaCoderPick* picks, void* out,
@@ -175,15 +182,15 @@ extern "C" int mc_take_rows(int type, const void* x, const MusaCoderPick* picks,
   if (count == 0) return 0;
   const auto grid = static_cast<unsigned>(count);
   if (type == musacoder::llm::kBF16)
-    take_rows<<<grid, 128, 0, stream_of(stream)>>>(static_cast<const bf16*>(x), picks, static_cast<bf16*>(out), dim);
-  else
-    take_rows<<<grid, 128, 0, stream_of(stream)>>>(static_cast<const float*>(x), picks, static_cast<float*>(out), dim);
-  return launched();
+    return launch_chained(take_rows<bf16>, dim3(grid), 128, stream_of(stream), static_cast<const bf16*>(x),
+                          picks, static_cast<bf16*>(out), dim);
+  return launch_chained(take_rows<float>, dim3(grid), 128, stream_of(stream), static_cast<const float*>(x),
+                        picks, static_cast<float*>(out), dim);
 }
 
 extern "C" int mc_pick(const float* logits, const MusaCoderPick* picks, MusaCoderPicked* out,
                        std::int64_t count, std::int64_t vocab, void* stream) {
   if (count == 0) return 0;
-  pick<<<static_cast<unsigned>(count), kBlock, 0, stream_of(stream)>>>(logits, picks, out, vocab);
-  return launched();
+  return launch_chained(pick, dim3(static_cast<unsigned>(count)), kBlock, stream_of(stream), logits, picks,
+                        out, vocab);
 }

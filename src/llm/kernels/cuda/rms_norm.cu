@@ -12,6 +12,8 @@ template <typename T, int kGroup, int kVectors>
 __global__ void __launch_bounds__(kBlock)
     norm_forward(const T* x, const T* add, const T* weight, T* sum, T* out, float* scale, std::int64_t rows,
                  int dim, float eps, bool zero_centred) {
+  let_next_start();
+  wait_for_earlier();
   const std::int64_t row = (static_cast<std::int64_t>(blockIdx.x) * kBlock + threadIdx.x) / kGroup;
   if (row >= rows) return;  // whole warps
   const int lane = threadIdx.x % kGroup;
@@ -89,13 +91,12 @@ __global__ void __launch_bounds__(kBlock)
       if (to_sum) more = load8(to_sum + row * dim + column);
 #pragma unroll
       for (int e = 0; e < 8; ++e)
-        result.at[e] =
-            narrow<T>(by * (slope[i][e] - hat[i][e] * mean) + (to_sum ? wide(more.at[e]) : 0.0f));
+        result.at[e] = narrow<T>(by * (slope[i][e] - hat[i][e] * mean) + (to_sum ? wide(more.at[e]) : 0.0f));
       store8(to_x + row * dim + column, result);
     }
   }
-  // The block's part of the weight's gradient: over its groups, in their order, eight columns to a thread at a
-  // time.
+  // The block's part of the weight's gradient: over its groups, in their order, eight columns to a thread at
+  // a time.
   constexpr int kGroups = kBlock / kGroup;
   __shared__ Eight<float> parts[kGroups][kGroups > 1 ? kGroup : 1];
 #pragma unroll
@@ -144,12 +145,11 @@ int forward(const void* x, const void* add, const void* weight, void* sum, void*
   return for_dim(dim, [&](auto shape) {
     using S = decltype(shape);
     const std::int64_t by = kBlock / S::group;
-    norm_forward<T, S::group, S::vectors>
-        <<<static_cast<unsigned>((rows + by - 1) / by), kBlock, 0, stream_of(stream)>>>(
-            static_cast<const T*>(x), static_cast<const T*>(add), static_cast<const T*>(weight),
-            static_cast<T*>(sum), static_cast<T*>(out), scale, rows, static_cast<int>(dim), eps,
-            zero_centred);
-    return launched();
+    return launch_chained(norm_forward<T, S::group, S::vectors>,
+                          dim3(static_cast<unsigned>((rows + by - 1) / by)), kBlock, stream_of(stream),
+                          static_cast<const T*>(x), static_cast<const T*>(add), static_cast<const T*>(weight),
+                          static_cast<T*>(sum), static_cast<T*>(out), scale, rows, static_cast<int>(dim), eps,
+                          zero_centred);
   });
 }
 

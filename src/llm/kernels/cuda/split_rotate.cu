@@ -1,6 +1,6 @@
 // Queries, keys and values out of their common product: norms by head, rotation, and the gradient of it all
-// in one pass. A head of a row belongs to dim / 16 threads, each with eight neighbours of its first half and the
-// eight that they are rotated with.
+// in one pass. A head of a row belongs to dim / 16 threads, each with eight neighbours of its first half and
+// the eight that they are rotated with.
 #include "llm/kernels/cuda/common.cuh"
 #include "llm/kernels/cuda/kernels.h"
 
@@ -59,8 +59,7 @@ __device__ __forceinline__ float head_scale(const Pairs& x, float eps) {
 }
 
 template <typename T, int kLanes>
-__global__ void __launch_bounds__(kBlock)
-    split_forward(Heads<T> by, const T* qkv, T* q, T* k, T* v) {
+__global__ void __launch_bounds__(kBlock) split_forward(Heads<T> by, const T* qkv, T* q, T* k, T* v) {
   constexpr int kDim = 16 * kLanes, kHalf = kDim / 2;
   const int each = by.heads + 2 * by.kv_heads, lane = threadIdx.x % kLanes;
   const std::int64_t items = by.rows * each,
@@ -89,18 +88,20 @@ __global__ void __launch_bounds__(kBlock)
       }
     }
   }
-  const Pairs cos = load_pairs(by.cos + row * kDim, lane, kHalf), sin = load_pairs(by.sin + row * kDim, lane, kHalf);
+  const Pairs cos = load_pairs(by.cos + row * kDim, lane, kHalf),
+              sin = load_pairs(by.sin + row * kDim, lane, kHalf);
 #pragma unroll
   for (int e = 0; e < 8; ++e) {
     const float low = x.a[e] * cos.a[e] - x.b[e] * sin.a[e];
     x.b[e] = x.b[e] * cos.b[e] + x.a[e] * sin.b[e];
     x.a[e] = low;
   }
-  store_pairs(is_q ? q + (row * by.heads + head) * kDim : k + (row * by.kv_heads + head - by.heads) * kDim, lane,
-              kHalf, x);
+  store_pairs(is_q ? q + (row * by.heads + head) * kDim : k + (row * by.kv_heads + head - by.heads) * kDim,
+              lane, kHalf, x);
 }
 
-// The weights' gradients are summed over what a thread sees, then over the block, whose part goes to `to_weights`.
+// The weights' gradients are summed over what a thread sees, then over the block, whose part goes to
+// `to_weights`.
 template <typename T, int kLanes>
 __global__ void __launch_bounds__(kBlock)
     split_backward(Heads<T> by, const T* to_q, const T* to_k, const T* to_v, const T* qkv, T* to_qkv,
@@ -177,15 +178,17 @@ __global__ void __launch_bounds__(kBlock)
 }
 
 int blocks_of(std::int64_t rows) {
-  const std::int64_t blocks = (rows + 3) / 4;  // a row has three heads at the least; more blocks than work do nothing
+  const std::int64_t blocks =
+      (rows + 3) / 4;  // a row has three heads at the least; more blocks than work do nothing
   return static_cast<int>(blocks < 1 ? 1 : blocks < kBlocks ? blocks : kBlocks);
 }
 
 template <typename T, int kLanes>
 int forward(const Heads<T>& by, const void* qkv, void* q, void* k, void* v, void* stream) {
   const std::int64_t items = by.rows * (by.heads + 2 * by.kv_heads), each = kBlock / kLanes;
-  split_forward<T, kLanes><<<static_cast<unsigned>((items + each - 1) / each), kBlock, 0, stream_of(stream)>>>(
-      by, static_cast<const T*>(qkv), static_cast<T*>(q), static_cast<T*>(k), static_cast<T*>(v));
+  split_forward<T, kLanes>
+      <<<static_cast<unsigned>((items + each - 1) / each), kBlock, 0, stream_of(stream)>>>(
+          by, static_cast<const T*>(qkv), static_cast<T*>(q), static_cast<T*>(k), static_cast<T*>(v));
   return launched();
 }
 template <typename T, int kLanes>
