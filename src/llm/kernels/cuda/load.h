@@ -17,15 +17,37 @@
 
 namespace musacoder::llm {
 
-#define MC_CUDA_KERNELS(X)                                                                                 \
-  X(mc_cuda_error_text)                                                                                    \
-  X(mc_column_sums)                                                                                        \
-  X(mc_rms_norm_forward) X(mc_rms_norm_groups) X(mc_rms_norm_backward) X(mc_split_rotate_forward)          \
-      X(mc_split_rotate_groups) X(mc_split_rotate_backward) X(mc_swiglu_forward) X(mc_swiglu_backward)     \
-          X(mc_logprob_forward) X(mc_logprob_backward) X(mc_gradient_norm) X(mc_adamw) X(mc_embed)         \
-              X(mc_row_linear) X(mc_rotate_into_cache) X(mc_paged_attention) X(mc_pick) X(mc_take_rows)    \
-                  X(mc_host_alloc) X(mc_host_free) X(mc_copy) X(mc_wait) X(mc_graph_begin) X(mc_graph_end) \
-                      X(mc_graph_run) X(mc_graph_free)
+// clang-format off
+#define MC_CUDA_KERNELS(X) \
+  X(mc_cuda_error_text) \
+  X(mc_column_sums) \
+  X(mc_rms_norm_forward) \
+  X(mc_rms_norm_groups) \
+  X(mc_rms_norm_backward) \
+  X(mc_split_rotate_forward) \
+  X(mc_split_rotate_groups) \
+  X(mc_split_rotate_backward) \
+  X(mc_swiglu_forward) \
+  X(mc_swiglu_backward) \
+  X(mc_logprob_forward) \
+  X(mc_logprob_backward) \
+  X(mc_gradient_norm) \
+  X(mc_adamw) \
+  X(mc_embed) \
+  X(mc_row_linear) \
+  X(mc_rotate_into_cache) \
+  X(mc_paged_attention) \
+  X(mc_pick) \
+  X(mc_take_rows) \
+  X(mc_host_alloc) \
+  X(mc_host_free) \
+  X(mc_copy) \
+  X(mc_wait) \
+  X(mc_graph_begin) \
+  X(mc_graph_end) \
+  X(mc_graph_run) \
+  X(mc_graph_free)
+// clang-format on
 
 struct CudaKernels {
 #define MC_CUDA_KERNEL_POINTER(name) decltype(&::name) name = nullptr;
