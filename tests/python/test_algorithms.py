@@ -6,15 +6,16 @@ import math
 import pathlib
 import random
 import subprocess
+import sys
 import types
 
 import pytest
 
 torch = pytest.importorskip("torch")
-
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "python"))
 from musacoder import algorithms  # noqa: E402
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 GOLDEN = ROOT / "build" / "rl_golden"
 needs_golden = pytest.mark.skipif(not GOLDEN.exists(), reason="built without libtorch")
 
