@@ -129,6 +129,15 @@ def server(made):
     one.close()
 
 
+@pytest.fixture
+def start():
+    """Servers of a test's own, which end with it."""
+    running = []
+    yield lambda *arguments, **more: running.append(Server(*arguments, **more)) or running[-1]
+    for one in running:
+        one.close()
+
+
 def greedy_of(model, ids, tokens):
     given = torch.tensor([ids])  # without a mask, tokens that are the padding's would not be seen
     out = model.generate(
@@ -386,8 +395,8 @@ def test_a_client_that_goes_away_has_its_request_cancelled(server):
     assert server.metric("musacoder_cache_free_tokens") == 16384
 
 
-def test_too_many_requests_are_told_to_come_again(made):
-    one = Server("--model", made[0] / "tiny", "--max-open", 2, "--max-running", 2)
+def test_too_many_requests_are_told_to_come_again(start, made):
+    one = start("--model", made[0] / "tiny", "--max-open", 2, "--max-running", 2)
     slow = {"prompt": "a", "max_tokens": 250, "n": 2, "ignore_eos": True}
     with concurrent.futures.ThreadPoolExecutor(12) as pool:
         replies = list(
@@ -397,12 +406,11 @@ def test_too_many_requests_are_told_to_come_again(made):
     assert set(kinds) == {200, 429} and kinds.count(200) >= 2
     refused = next(reply for reply in replies if reply[0] == 429)
     assert refused[2]["Retry-After"] == "1" and refused[1]["error"]["code"] == "rate_limit_exceeded"
-    one.close()
 
 
-def test_tokens_health_metrics_and_drain(made, tmp_path):
+def test_tokens_health_metrics_and_drain(start, made, tmp_path):
     (tmp_path / "token").write_text("a-token-of-sixteen-or-more\n")
-    one = Server("--model", made[0] / "tiny", "--token-file", tmp_path / "token", "--name", "mine")
+    one = start("--model", made[0] / "tiny", "--token-file", tmp_path / "token", "--name", "mine")
     assert one.call("GET", "/health")[0] == 200 and one.call("GET", "/ready")[0] == 200
     for header in ({}, {"Authorization": "Bearer wrong-token-of-16-characters"}):
         status, reply, headers = one.call("GET", "/v1/models", headers=header)
@@ -446,9 +454,9 @@ def swapped_while_answering(server, ask, **swap):
     pytest.fail("no answer was under way at any of 20 swaps")
 
 
-def test_weights_are_swapped_in_flight(made):
+def test_weights_are_swapped_in_flight(start, made):
     folder, model, words = made
-    one = Server("--model", folder / "tiny", "--weights-dir", folder, "--max-running", 4, "--step-tokens", 8)
+    one = start("--model", folder / "tiny", "--weights-dir", folder, "--max-running", 4, "--step-tokens", 8)
     following = transformers.AutoModelForCausalLM.from_pretrained(folder / "next", dtype=torch.float32).eval()
     ids = words.encode("the kernel").ids
     # Waves of four, the later ones begin after the former have ended.
@@ -489,15 +497,13 @@ def test_weights_are_swapped_in_flight(made):
     ]:
         status, reply, _ = one.call("POST", "/v1/weights", bad)
         assert status == code, (bad, reply)
-    one.close()
 
 
-def test_the_verifiers_program_hands_over(made):
+def test_the_verifiers_program_hands_over(start, made):
     if not os.path.exists(PROGRAM):
         pytest.skip(f"{PROGRAM} is not built")
-    one = Server("--model", made[0] / "tiny", command=(PROGRAM,))
+    one = start("--model", made[0] / "tiny", command=(PROGRAM,))
     assert one.call("GET", "/health")[1] == {"status": "healthy"}
-    one.close()
 
 
 @pytest.mark.parametrize(
