@@ -74,11 +74,12 @@ TEST_F(SftTest, LearnsAndWritesDownWhatItDid) {
   ASSERT_TRUE(outcome) << outcome.error().message;
   EXPECT_EQ(outcome->step, 30);
   const auto lines = metrics("a");
-  ASSERT_EQ(lines.size(), 30u);
-  EXPECT_LT(lines[29]["train/loss"].get<double>(), 0.3 * lines[0]["train/loss"].get<double>());
-  EXPECT_LT(lines[29]["eval/loss"].get<double>(), lines[9]["eval/loss"].get<double>());
-  EXPECT_FALSE(lines[0].contains("eval/loss"));
-  EXPECT_DOUBLE_EQ(lines[0]["train/lr"].get<double>(), 0.005);
+  ASSERT_EQ(lines.size(), 31u);
+  EXPECT_LT(lines[30]["train/loss"].get<double>(), 0.3 * lines[1]["train/loss"].get<double>());
+  EXPECT_LT(lines[10]["eval/loss"].get<double>(), lines[0]["eval/loss"].get<double>());
+  EXPECT_LT(lines[30]["eval/loss"].get<double>(), lines[10]["eval/loss"].get<double>());
+  EXPECT_FALSE(lines[1].contains("eval/loss"));
+  EXPECT_DOUBLE_EQ(lines[1]["train/lr"].get<double>(), 0.005);
   EXPECT_TRUE(newest("a").ends_with("step-00000030"));
   EXPECT_FALSE(base::exists(RunFolder(folder_ + "/a").of_step(10))) << "two are kept";
   EXPECT_TRUE(base::exists(RunFolder(folder_ + "/a").of_step(20)));

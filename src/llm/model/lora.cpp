@@ -140,7 +140,7 @@ Status Lora::save(const std::string& folder) const {
   std::vector<std::string_view> pieces = {{}};
   std::uint64_t bytes = 0;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    tensors[i] = tensors[i].detach().contiguous();
+    tensors[i] = tensors[i].detach().cpu().contiguous();
     pieces.emplace_back(static_cast<const char*>(tensors[i].const_data_ptr()), tensors[i].nbytes());
     views.push_back({all[i], DType::kF32, tensors[i].sizes().vec(), pieces.back()});
     bytes += tensors[i].nbytes();

@@ -56,7 +56,7 @@ std::vector<ConfigKey> sft_keys(SftConfig& c) {
       {"lora.targets", &c.lora_targets, "linears that get an adapter"},
       {"checkpoint.every", &c.checkpoint_every, "steps between checkpoints; 0: only at the end"},
       {"checkpoint.keep", &c.checkpoint_keep, "newest checkpoints that stay; 0: all"},
-      {"eval.every", &c.eval_every, "steps between losses on `data.eval`; 0: only at the end"},
+      {"eval.every", &c.eval_every, "steps between losses on `data.eval`, the first before all training; 0: only at the end"},
       {"eval.command", &c.eval_command,
        "run by /bin/sh after each checkpoint, with MUSACODER_MODEL and MUSACODER_STEP; numbers of a JSON "
        "object on its last line become metrics"},

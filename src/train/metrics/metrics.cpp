@@ -34,7 +34,7 @@ Status drop_later_lines(const std::string& path, std::int64_t done) {
 Result<Metrics> Metrics::open(const std::string& run_dir, const MetricsOptions& options) {
   MC_RETURN_IF_ERROR(base::make_dirs(run_dir));
   const std::string path = run_dir + "/metrics.jsonl";
-  MC_RETURN_IF_ERROR(drop_later_lines(path, std::max<std::int64_t>(0, options.resumed_at)));
+  MC_RETURN_IF_ERROR(drop_later_lines(path, options.resumed_at));
   base::Fd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644));
   if (!fd) return fail(base::code_of_errno(errno), "cannot write {}: {}", path, std::strerror(errno));
   std::optional<EventFile> events;

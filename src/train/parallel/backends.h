@@ -19,7 +19,7 @@ struct BackendPlace {
 
 c10::intrusive_ptr<c10d::Backend> gloo_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                                const BackendPlace& place);
-// From libmusacoder_nccl.so beside the program.
+// From runtime/lib/libmusacoder_nccl.so beside the program; kUnsupported where it is absent.
 Result<c10::intrusive_ptr<c10d::Backend>> nccl_backend(const c10::intrusive_ptr<c10d::Store>& store,
                                                        const BackendPlace& place);
 

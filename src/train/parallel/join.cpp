@@ -107,11 +107,11 @@ Result<c10::intrusive_ptr<c10d::Backend>> nccl_backend(const c10::intrusive_ptr<
                                                        const BackendPlace& place) {
   std::error_code error;
   const auto program = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::string path = (program.parent_path() / "libmusacoder_nccl.so").string();
+  const std::string path = (program.parent_path() / "runtime" / "lib" / "libmusacoder_nccl.so").string();
   void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (!library)
     return fail(Code::kUnsupported,
-                "nccl: {}; set parallel.backend = \"gloo\", or build where torch has CUDA", ::dlerror());
+                "runs on several GPUs need nccl's backend, which this build lacks: {}", ::dlerror());
   const auto create = reinterpret_cast<NcclBackendFunction>(::dlsym(library, kNcclFunction));
   if (!create) return fail(Code::kInternal, "{} has no {}", path, kNcclFunction);
   return c10::intrusive_ptr<c10d::Backend>::reclaim(

@@ -226,15 +226,15 @@ double Shards::finish_gradients() {
   const at::NoGradGuard no_grad;
   for (const auto& unit : units_) settle(*unit);
   at::Tensor squares = at::zeros({1}, at::TensorOptions(at::kDouble).device(options_.device));
-  for (const at::Tensor& one : segment_gradients_) squares.add_(one.norm(2).to(at::kDouble).square());
+  if (!segment_gradients_.empty())
+    squares.add_(at::stack(at::_foreach_norm(segment_gradients_)).to(at::kDouble).square().sum());
   all_.sum(squares);
   return std::sqrt(squares.item<double>());
 }
 
 void Shards::step(double learning_rate, double scale) {
   const at::NoGradGuard no_grad;
-  if (scale != 1)
-    for (const at::Tensor& one : segment_gradients_) one.mul_(scale);
+  if (scale != 1 && !segment_gradients_.empty()) at::_foreach_mul_(segment_gradients_, scale);
   for (std::size_t i = 0; i < segments_.size(); ++i) segments_[i].mutable_grad() = segment_gradients_[i];
   optimizer_->set_learning_rate(learning_rate);
   optimizer_->step();

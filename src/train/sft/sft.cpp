@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 
+#include "llm/kernels/cuda/load.h"
 #include "train/config/sft_config.h"
 #include "train/parallel/join.h"
 #include "train/sft/trainer.h"
@@ -9,14 +10,11 @@
 namespace musacoder::train {
 namespace {
 
-Result<at::Device> training_device(const std::string& name) {
-  if (name == "cpu") return at::Device(at::kCPU);
-  return fail(Code::kUnsupported, "run.device = '{}': only cpu is built", name);
-}
-
 Result<SftOutcome> run(const SftConfig& config, bool dry_run) {
-  MC_ASSIGN_OR_RETURN(const at::Device device, training_device(config.device));
   MC_ASSIGN_OR_RETURN(const RunPlace place, run_place());
+  MC_ASSIGN_OR_RETURN(const at::Device device,
+                      llm::open_device(config.device == "cuda" ? fmt::format("cuda:{}", place.local_rank)
+                                                               : config.device));
   // Processes of one machine share its cores.
   const int threads = config.threads > 0 ? static_cast<int>(config.threads)
                                          : std::max(1, at::get_num_threads() / place.local_world);

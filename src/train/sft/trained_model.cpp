@@ -66,7 +66,7 @@ Result<std::unique_ptr<TrainedModel>> TrainedModel::open(const SftConfig& config
   std::vector<TrainedTensor> trained;
   if (adapted) {
     MC_ASSIGN_OR_RETURN(out->weights_, Weights::open(config.model_path,
-                                                     {.type = brain ? WeightType::kBF16 : WeightType::kF32}));
+                                                     {.type = brain ? WeightType::kBF16 : WeightType::kF32, .device = device}));
     MC_ASSIGN_OR_RETURN(out->lora_,
                         Lora::create(out->weights_, {.rank = config.lora_rank,
                                                      .alpha = config.lora_alpha,
@@ -103,9 +103,10 @@ std::int64_t TrainedModel::trained_parameters() const {
 
 at::Tensor TrainedModel::loss_sum(const RowBatch& batch) {
   // The attention's places live as long as the graph: recomputed layers attend again in the backward pass.
-  const auto attention = std::make_shared<PackedAttention>(batch.packed);
+  const Packed packed = on_device(batch.packed, device_);
+  const auto attention = std::make_shared<PackedAttention>(packed);
   at::Tensor hidden =
-      decoder_->hidden(batch.packed, *attention, Rows::kFast,
+      decoder_->hidden(packed, *attention, Rows::kFast,
                        recompute_ ? Activations::kRecompute : Activations::kKeep, shards_.get());
   at::Tensor targets = batch.targets.to(device_);
   if (batch.loss_tokens > 0) {  // no logits where there is no loss

@@ -155,7 +155,8 @@ Trainer::StepResult Trainer::all_passes(std::size_t from, std::size_t to) {
              world = static_cast<std::size_t>(all_.world()), rank = static_cast<std::size_t>(all_.rank());
   const std::size_t rounds = parts(parts(to - from, per_pass), world);
   Shards& shards = model_.shards();
-  double loss_sum = 0;
+  // Read once at the end: a GPU is not waited for between passes.
+  at::Tensor loss_sum = at::zeros({}, at::TensorOptions(at::kDouble).device(model_.device()));
   shards.begin_step();
   for (std::size_t round = 0; round < rounds; ++round) {
     const std::size_t begin = std::min(to, from + (round * world + rank) * per_pass),
@@ -166,10 +167,10 @@ Trainer::StepResult Trainer::all_passes(std::size_t from, std::size_t to) {
     shards.begin_backward();
     loss.backward();
     shards.end_pass();
-    loss_sum += loss.item<double>();
+    loss_sum.add_(loss.detach());
   }
   const at::Tensor shared =
-      at::tensor({loss_sum, StopSignal::asked() ? 1.0 : 0.0}, at::kDouble).to(model_.device());
+      at::stack({loss_sum, at::full_like(loss_sum, StopSignal::asked() ? 1.0 : 0.0)});
   all_.sum(shared);
   const at::Tensor here = shared.cpu();
   out.loss = here[0].item<double>();
@@ -324,6 +325,13 @@ Result<SftOutcome> Trainer::run() {
   }
   const StopSignal stop_signal;
   SftOutcome out;
+  if (eval_ && config_.eval_every > 0 && state_.step == 0) {  // what there is to be better than
+    const double loss = held_out_loss();
+    if (first()) {
+      MC_RETURN_IF_ERROR(metrics_->write(0, {{"eval/loss", loss}}));
+      progress_->print(fmt::format("step 0/{}  eval/loss {:.4f}", schedule_.steps, loss));
+    }
+  }
   while (state_.step < schedule_.steps && !out.stopped) {
     const base::Stopwatch watch;
     MC_ASSIGN_OR_RETURN(const StepResult result, one_step());
