@@ -134,10 +134,12 @@ def test_a_whole_models_text_trunk(tmp_path):
             close(got[f"grad.{key}"], parameter.grad, f"gradient of {key}", 1e-3)
     prompt = LONG[0][:30]
     greedy = answers(tmp_path / "model", [prompt], "--temperature", 0, "--max-tokens", 12, "--ignore-eos")
-    want = model.generate(
-        torch.tensor([prompt]), max_new_tokens=12, do_sample=False, eos_token_id=None, pad_token_id=0
-    )
-    assert greedy[0, 0]["tokens"] == want[0, len(prompt) :].tolist()
+    # Whole passes without a cache: generate() of the whole model's class gives other tokens than these for plain ids.
+    ids = list(prompt)
+    with torch.no_grad():
+        for _ in range(12):
+            ids.append(model(torch.tensor([ids]), use_cache=False).logits[0, -1].argmax().item())
+    assert greedy[0, 0]["tokens"] == ids[len(prompt) :]
 
 
 def test_training_leaves_vision_tower_and_mtp_head_as_they_are(tmp_path):
