@@ -5,6 +5,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -24,7 +25,7 @@ class TinyModel : public testing::Test {
     const auto* test = testing::UnitTest::GetInstance()->current_test_info();
     std::string name = std::string(test->test_suite_name()) + "." + test->name();
     std::replace(name.begin(), name.end(), '/', '.');  // of parameters
-    folder_ = testing::TempDir() + name;
+    folder_ = testing::TempDir() + name + "." + std::to_string(::getpid());  // other checkouts test at the same time
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
     values_ = write_model("model", 1);

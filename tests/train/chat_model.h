@@ -3,6 +3,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -20,7 +21,7 @@ class ChatModel : public testing::Test {
  protected:
   void SetUp() override {
     const auto* test = testing::UnitTest::GetInstance()->current_test_info();
-    folder_ = testing::TempDir() + test->test_suite_name() + "." + test->name();
+    folder_ = testing::TempDir() + test->test_suite_name() + "." + test->name() + "." + std::to_string(::getpid());
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
     write_model(folder_ + "/model", llm::DType::kF32);
