@@ -23,7 +23,7 @@ import collections
 import dataclasses
 import json
 import math
-from typing import Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import torch
 
@@ -189,12 +189,12 @@ def slime_mirrorpop(args, *, pg_loss, train_log_probs, rollout_log_probs, loss_m
     """
     delta = float(getattr(args, "mirrorpop_delta", None) or 0.05)
     masks, statistics = [], []
-    for train, rollout, mask in zip(train_log_probs, rollout_log_probs, loss_masks):
+    for train, rollout, mask in zip(train_log_probs, rollout_log_probs, loss_masks, strict=True):
         statistics.append(mirrorpop_statistic(train[None], rollout[None], mask[None])[0])
         keep = mirrorpop_keep(train[None], rollout[None], mask[None], delta)[0]
         masks.append(mask if bool(keep) else torch.zeros_like(mask))
-    kept = [torch.full_like(train, float(bool((mask > 0).any()))) for train, mask in zip(train_log_probs, masks)]
-    flat = torch.cat([torch.full_like(train, float(s)) for train, s in zip(train_log_probs, statistics)])
+    kept = [torch.full_like(train, float(bool((mask > 0).any()))) for train, mask in zip(train_log_probs, masks, strict=True)]
+    flat = torch.cat([torch.full_like(train, float(s)) for train, s in zip(train_log_probs, statistics, strict=True)])
     return pg_loss, masks, {"mirrorpop_kept": torch.cat(kept), "mirrorpop_statistic": flat}
 
 
