@@ -28,14 +28,6 @@ constexpr int kAgain = 2;                   // how often
 constexpr double kFlopsACycle = 8192;       // of a multiprocessor of compute capability 9.0, dense 8-bit products on tensor cores
 constexpr double kCompileSeconds = 300;     // torch.compile of one baseline
 
-// Bytes of the tensors of a list of slots.
-double slot_bytes(const json& slots) {
-  double bytes = 0;
-  for (const auto& slot : slots)
-    if (slot.is_object()) bytes += number_of(slot, "nbytes");
-  return bytes;
-}
-
 class Measurement {
  public:
   Measurement(const TimingContext& context, Timing& timing) : c_(context), timing_(timing) {}
@@ -242,7 +234,7 @@ class Measurement {
   double floor(const json& outputs) const {
     const double bandwidth = number_of(device_, "bytes_per_s");
     if (bandwidth <= 0 || outputs.empty()) return 0;
-    return std::max(0.0, slot_bytes(outputs[0]) - number_of(device_, "l2_bytes")) / bandwidth * 1e3;
+    return std::max(0.0, static_cast<double>(tensor_bytes(outputs[0])) - number_of(device_, "l2_bytes")) / bandwidth * 1e3;
   }
 
   // A candidate may do less arithmetic than the reference (a product summed up at once is a product with a sum), and each of

@@ -20,17 +20,17 @@ at::Tensor log_ratio(const Tokens& t, Pair pair) {
   TORCH_CHECK(false, "no such pair");
 }
 
+// By response.
 at::Tensor sums(const Tokens& t, const at::Tensor& values) {
   return at::zeros({t.responses}, values.options()).index_add(0, t.response, values);
 }
-at::Tensor counts(const Tokens& t, const at::Tensor& weights) { return sums(t, weights); }
 
 // Of the trained tokens; 0 for a response without any.
 at::Tensor means(const Tokens& t, const at::Tensor& values) {
   const at::Tensor mask = t.mask.to(values.scalar_type());
   // where(), not a product: what is not trained may be infinite
   const at::Tensor counted = at::where(mask > 0, values, at::zeros_like(values));
-  return sums(t, counted) / counts(t, mask).clamp_min(1);
+  return sums(t, counted) / sums(t, mask).clamp_min(1);
 }
 
 double number(const at::Tensor& x) { return x.item<double>(); }
@@ -93,7 +93,7 @@ at::Tensor kept_responses(const Tokens& tokens, const at::Tensor& advantage, con
   const at::NoGradGuard no_grad;
   const at::Tensor lr = log_ratio(tokens, config.pair);
   const at::Tensor mean = means(tokens, lr);
-  const at::Tensor usable = (counts(tokens, tokens.mask.to(lr.scalar_type())) > 0).logical_and(means(tokens, lr.abs()).isfinite());
+  const at::Tensor usable = (sums(tokens, tokens.mask.to(lr.scalar_type())) > 0).logical_and(means(tokens, lr.abs()).isfinite());
   at::Tensor kept;
   switch (config.kind) {
     case SequenceMask::kNone: return usable;
@@ -118,7 +118,7 @@ at::Tensor kl_estimate(const Tokens& tokens, Kl kind) {
 
 at::Tensor normalised(const at::Tensor& values, const at::Tensor& weights, const Tokens& tokens, Normalisation kind, double constant) {
   const at::Tensor counted = at::where(weights > 0, values, at::zeros_like(values));
-  const at::Tensor each = counts(tokens, weights.to(values.scalar_type()));
+  const at::Tensor each = sums(tokens, weights.to(values.scalar_type()));
   const at::Tensor present = (each > 0).sum().clamp_min(1).to(values.scalar_type());
   switch (kind) {
     case Normalisation::kTokenMean: return counted.sum() / each.sum().clamp_min(1);
@@ -173,7 +173,7 @@ Objective objective(const Tokens& given, const at::Tensor& advantage, const at::
   TORCH_CHECK(advantage.dim() == 1 && advantage.size(0) == tokens.responses, "one advantage for each response is needed");
   const at::Tensor each = advantage.detach().to(tokens.current.device(), type);
   at::Tensor kept = kept_responses(tokens, each, config.sequence_mask);
-  at::Tensor present = counts(tokens, tokens.mask) > 0;
+  at::Tensor present = sums(tokens, tokens.mask) > 0;
   if (valid.defined()) {
     kept = kept.logical_and(valid.to(kept.device()));
     present = present.logical_and(valid.to(kept.device()));
