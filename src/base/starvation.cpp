@@ -78,7 +78,7 @@ double Starvation::seconds() const {
   // Threads that ended took their counts with them.
   const double ran = std::max(0.0, now.ran - before_.ran), waited = std::max(0.0, now.waited - before_.waited);
   if (waited <= 0) return 0;
-  return watch_.seconds() * waited / (ran + waited);
+  return std::min(waited, watch_.seconds() * waited / (ran + waited));
 }
 
 }  // namespace musacoder::base

@@ -5,8 +5,9 @@
 //   ... wait, up to a deadline ...
 //   deadline = base::Deadline::in(starved.seconds());   // what they are owed
 //
-// Linux counts for every thread how long it ran and how long it was ready without running (/proc/PID/schedstat). The part of
-// the span that is owed is waited / (ran + waited) over all threads: one that sleeps or waits for a device is owed nothing.
+// Linux counts for every thread how long it ran and how long it was ready without running (/proc/PID/schedstat). What is
+// owed is the part waited / (ran + waited) of the span, over all threads, and no more than they waited: one that sleeps or waits
+// for a device is owed nothing.
 // A process that starves itself with threads of its own is owed time as well: callers bound what they grant.
 #pragma once
 

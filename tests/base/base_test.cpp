@@ -11,6 +11,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -51,6 +52,7 @@ TEST(Starvation, IsWaitingForACoreAndNothingElse) {
     for (std::atomic<int> i = 0;;) i.fetch_add(1, std::memory_order_relaxed);
   };
   Forked first(spin), second(spin), idle([] { ::sleep(600); });
+  real_clock().sleep(0.2);  // until the third sleeps
   Starvation starved({first.pid}), sleeping({idle.pid, -1});
   Stopwatch watch;
   real_clock().sleep(1.0);
@@ -88,6 +90,29 @@ TEST(Hash, FieldsAreUnambiguous) {
   a.field("ab"), a.field("c");
   b.field("a"), b.field("bc");
   EXPECT_NE(a.hex(), b.hex());
+}
+
+TEST(WriteFolder, IsWholeOrAbsentAndNeverOverWhatIsThereUnasked) {
+  auto dir = TempDir::create("folder");
+  ASSERT_TRUE(dir);
+  const std::string out = dir->file("a/out");
+  ASSERT_TRUE(make_dirs(dir->file("a")));
+  ASSERT_TRUE(write_folder(out, {{"x", "1"}, {"deep/er/y", "2", 0755}}, false));
+  EXPECT_EQ(read_file(out + "/x").value(), "1");
+  EXPECT_EQ(read_file(out + "/deep/er/y").value(), "2");
+  EXPECT_TRUE(is_executable(out + "/deep/er/y"));
+  auto again = write_folder(out, {{"x", "3"}}, false);
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().code, Code::kInvalidArgument);
+  EXPECT_EQ(read_file(out + "/x").value(), "1");
+  ASSERT_TRUE(write_folder(out, {{"x", "3"}}, true));
+  EXPECT_EQ(read_file(out + "/x").value(), "3");
+  EXPECT_TRUE(exists(out + "/deep/er/y"));
+  // A name that is a file's and a folder's: nothing is left of a new folder.
+  EXPECT_FALSE(write_folder(dir->file("a/broken"), {{"x", "1"}, {"x/y", "2"}}, false));
+  std::vector<std::string> left;
+  for (const auto& entry : std::filesystem::directory_iterator(dir->file("a"))) left.push_back(entry.path().filename().string());
+  EXPECT_EQ(left, std::vector<std::string>{"out"});
 }
 
 TEST(Hash, FileEqualsText) {
