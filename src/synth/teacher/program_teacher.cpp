@@ -48,7 +48,6 @@ const Schedules& all_schedules() {
     add_elementwise_schedules(list);
     add_reduction_schedules(list);
     add_row_schedules(list);
-    add_norm_schedules(list);
     add_layout_schedules(list);
     add_loss_schedules(list);
     add_matrix_schedules(list);
