@@ -60,7 +60,6 @@ void add_elementwise_schedules(Schedules& all);
 void add_reduction_schedules(Schedules& all);
 void add_row_schedules(Schedules& all);
 void add_layout_schedules(Schedules& all);
-void add_loss_schedules(Schedules& all);
 void add_matrix_schedules(Schedules& all);
 const Schedules& all_schedules();
 

@@ -222,7 +222,7 @@ Unit UnitText::finish(const std::string& schedule) {
   std::string body;
   for (int v : region_.inputs) body += writer_.checks(tensor(v), graph_.type(v).dtype);
   for (int v : region_.inputs)
-    if (!graph_.type(v).contiguous) body += fmt::format("{0} = {0}.contiguous();\n", tensor(v));
+    if (!graph_.type(v).contiguous && strided_.count(v) == 0) body += fmt::format("{0} = {0}.contiguous();\n", tensor(v));
   for (int v : region_.outputs) body += allocation(v);
   for (const Size& s : sizes_)
     if (s.host != s.name) body += fmt::format("const {} {} = {};\n", s.type, s.name, s.host);

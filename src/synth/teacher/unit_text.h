@@ -53,6 +53,8 @@ class UnitText {
               const Launch& launch, const std::string& comment);
   // An argument that the kernel writes to as well: running statistics.
   void changes(int value) { changed_.insert(value); }
+  // An argument that is read through its strides: no contiguous() for it.
+  void keep_strides(int value) { strided_.insert(value); }
   std::vector<Pointer> all_pointers() const;             // region inputs, then results
   std::vector<std::string> all_sizes() const;
   std::string index_variable(const char* shape) const;   // word for "idx", by style
@@ -74,7 +76,7 @@ class UnitText {
   std::string base_, host_, launches_, parameters_;
   std::map<int, std::string> tensors_, shapes_;
   std::string scratches_;
-  std::set<int> changed_;
+  std::set<int> changed_, strided_;
   std::vector<Size> sizes_;
 };
 
