@@ -82,8 +82,6 @@ struct Setup {
   }
 };
 
-std::string paren(const std::string& text) { return text.find(' ') == std::string::npos ? text : "(" + text + ")"; }
-
 // Arguments and sizes. Strides are taken of operands that are views of two or three axes.
 Setup setup(AnchorUnit& unit) {
   Setup s;
