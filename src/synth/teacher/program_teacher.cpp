@@ -52,6 +52,10 @@ const Schedules& all_schedules() {
     add_layout_schedules(list);
     add_loss_schedules(list);
     add_matrix_schedules(list);
+    add_conv_schedules(list);
+    add_pool_schedules(list);
+    add_attention_schedules(list);
+    add_scan_schedules(list);
     return list;
   }();
   return all;

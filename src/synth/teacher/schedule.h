@@ -63,6 +63,10 @@ void add_norm_schedules(Schedules& all);
 void add_layout_schedules(Schedules& all);
 void add_loss_schedules(Schedules& all);
 void add_matrix_schedules(Schedules& all);
+void add_conv_schedules(Schedules& all);
+void add_pool_schedules(Schedules& all);
+void add_attention_schedules(Schedules& all);
+void add_scan_schedules(Schedules& all);
 const Schedules& all_schedules();
 
 }  // namespace musacoder::synth
