@@ -4,6 +4,7 @@
 #include <set>
 
 #include "synth/teacher/derivation.h"
+#include "synth/teacher/lower.h"
 #include "synth/teacher/module_file.h"
 #include "synth/teacher/plan.h"
 #include "synth/teacher/schedule.h"
@@ -48,9 +49,7 @@ const Schedules& all_schedules() {
     add_elementwise_schedules(list);
     add_reduction_schedules(list);
     add_row_schedules(list);
-    add_norm_schedules(list);
     add_layout_schedules(list);
-    add_loss_schedules(list);
     add_matrix_schedules(list);
     add_conv_schedules(list);
     add_pool_schedules(list);
@@ -62,17 +61,19 @@ const Schedules& all_schedules() {
 }
 
 std::size_t ways(const Graph& graph) {
-  const Result<std::vector<Step>> plan = plan_graph(graph, {});
+  const Result<Graph> plain = lower(graph);
+  if (!plain) return 0;
+  const Result<std::vector<Step>> plan = plan_graph(*plain, {});
   if (!plan) return 0;
   std::size_t all = 1;
   for (const Step& step : *plan)
-    if (!step.view) all = std::min<std::size_t>(all * takers(graph, step.region).size(), 1000);
+    if (!step.view) all = std::min<std::size_t>(all * takers(*plain, step.region).size(), 1000);
   return all;
 }
 
 Result<std::vector<Answer>> ProgramTeacher::answer(const TaskItem& task, const AnswerRequest& request) {
   if (!task.graph) return fail(Code::kUnsupported, "the program teacher answers tasks of generators only: it needs their graph");
-  const Graph& graph = *task.graph;
+  MC_ASSIGN_OR_RETURN(const Graph graph, lower(*task.graph));
   if (graph.nodes.empty()) return fail(Code::kUnsupported, "nothing is computed");
   Seeded draw(mix(request.seed, "teacher"));
   std::vector<Answer> answers;

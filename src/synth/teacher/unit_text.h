@@ -6,6 +6,7 @@
 //   return u.finish("row_reduce.block");
 #pragma once
 
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -50,6 +51,10 @@ class UnitText {
   };
   void kernel(const std::string& name, const std::vector<Pointer>& pointers, const std::vector<std::string>& sizes, const std::string& body,
               const Launch& launch, const std::string& comment);
+  // An argument that the kernel writes to as well: running statistics.
+  void changes(int value) { changed_.insert(value); }
+  // An argument that is read through its strides: no contiguous() for it.
+  void keep_strides(int value) { strided_.insert(value); }
   std::vector<Pointer> all_pointers() const;             // region inputs, then results
   std::vector<std::string> all_sizes() const;
   std::string index_variable(const char* shape) const;   // word for "idx", by style
@@ -71,6 +76,7 @@ class UnitText {
   std::string base_, host_, launches_, parameters_;
   std::map<int, std::string> tensors_, shapes_;
   std::string scratches_;
+  std::set<int> changed_, strided_;
   std::vector<Size> sizes_;
 };
 
