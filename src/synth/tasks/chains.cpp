@@ -1,5 +1,5 @@
 // Chains behind heavy operators.
-#include "synth/tasks/heavy_tasks.h"
+#include "synth/tasks/chains.h"
 
 namespace musacoder::synth {
 

@@ -1,5 +1,6 @@
 // Tasks around matrix products, alone and with chains of element-wise operators behind them.
-#include "synth/tasks/heavy_tasks.h"
+#include "synth/tasks/chains.h"
+#include "synth/tasks/tasks.h"
 
 namespace musacoder::synth {
 namespace {
@@ -162,6 +163,33 @@ void dense_chain(GraphBuilder& b, Seeded& draw, std::string& text) {
   b.output(x);
 }
 
+// A linear layer, something element by element, a norm over the features.
+void dense_norm(GraphBuilder& b, Seeded& draw, std::string& text) {
+  const Dim batch = b.dim("batch_size", draw.choose({64, 128, 256, 512})), in = b.dim("in_features", draw.choose({64, 128, 256, 512}));
+  const std::int64_t groups = draw.choose({4, 8, 16});
+  const Dim out = b.dim("out_features", groups * draw.choose({8, 16, 32}));
+  int x = b.module("linear", "Linear", "linear", {b.input("x", DType::kF32, {batch, in})}, {{"in_features", Attr::of(in)}, {"out_features", Attr::of(out)}});
+  text = "A linear layer followed by";
+  if (draw.chance(0.6)) text += epilogue_chain(b, draw, x, {out}, 1) + ",";
+  switch (draw.below(3)) {
+    case 0: {
+      const Dim g = b.dim("num_groups", groups);
+      x = b.module("norm", "GroupNorm", "group_norm", {x}, {{"num_groups", Attr::of(g)}, {"num_channels", Attr::of(out)}});
+      text += " group normalisation";
+      break;
+    }
+    case 1:
+      x = b.module("norm", "LayerNorm", "layer_norm", {x}, {{"normalized_shape", Attr::of(out)}});
+      text += " layer normalisation";
+      break;
+    default:
+      x = b.op("softmax", {x}, {{"dim", 1}});
+      text += " softmax";
+  }
+  if (draw.chance(0.5)) text += "," + epilogue_chain(b, draw, x, {out}, 1);
+  b.output(x);
+}
+
 void batched_chain(GraphBuilder& b, Seeded& draw, std::string& text) {
   const Dim batch = b.dim("batch_size", draw.choose({8, 16, 32})), m = b.dim("m", draw.choose({32, 64, 128})), k = b.dim("k", draw.choose({32, 64, 128})), n = b.dim("n", draw.choose({32, 64, 100}));
   int x = b.op("bmm", {b.input("a", DType::kF32, {batch, m, k}), b.input("b", DType::kF32, {batch, k, n})});
@@ -171,13 +199,27 @@ void batched_chain(GraphBuilder& b, Seeded& draw, std::string& text) {
 
 }  // namespace
 
-const std::vector<HeavyTask>& matrix_tasks() {
-  static const std::vector<HeavyTask> rows = {
-      {"matmul", product},          {"matmul_square", square},       {"matmul_tall", tall},         {"matmul_inner", inner_size},
-      {"bmm", batched},             {"matmul_heads", heads},         {"matmul_nd", by_matrix},      {"mv", matrix_vector},
-      {"matmul_transposed", transposed}, {"bmm_transposed", batched_transposed}, {"matmul_strided", strided}, {"matmul_triangular", triangular},
-      {"matmul_diagonal", diagonal}, {"vector_products", vectors},   {"addmm", addition},           {"linear", dense},
-      {"linear_chain", dense_chain}, {"bmm_chain", batched_chain},
+const std::vector<Archetype>& matrix_archetypes() {
+  static const std::vector<Archetype> rows = {
+      {"maths", "matmul", "matmul.two_matrices", product},
+      {"maths", "matmul", "matmul.square", square},
+      {"maths", "matmul", "matmul.tall_or_long", tall},
+      {"maths", "matmul", "matmul.inner_size", inner_size},
+      {"maths", "matmul", "matmul.batched", batched},
+      {"maths", "matmul", "matmul.two_batch_axes", heads},
+      {"maths", "matmul", "matmul.last_axis", by_matrix},
+      {"maths", "matmul", "matmul.vector", matrix_vector},
+      {"maths", "matmul", "matmul.transposed", transposed},
+      {"maths", "matmul", "matmul.batched_transposed", batched_transposed},
+      {"maths", "matmul", "matmul.strided", strided},
+      {"maths", "matmul", "matmul.triangular", triangular},
+      {"maths", "matmul", "matmul.diagonal", diagonal},
+      {"maths", "matmul", "matmul.two_vectors", vectors},
+      {"maths", "matmul", "matmul.added", addition},
+      {"nn_layers", "matmul", "matmul.linear", dense},
+      {"nn_layers", "fused_matmul", "matmul.linear_chain", dense_chain},
+      {"nn_layers", "fused_matmul", "matmul.linear_norm", dense_norm},
+      {"maths", "fused_matmul", "matmul.batched_chain", batched_chain},
   };
   return rows;
 }
