@@ -10,7 +10,8 @@ namespace musacoder::synth {
 const std::vector<Archetype>& archetypes() {
   static const std::vector<Archetype> all = [] {
     std::vector<Archetype> list;
-    for (const auto* table : {&elementwise_archetypes(), &reduction_archetypes(), &norm_archetypes(), &layout_archetypes(), &loss_archetypes()})
+    for (const auto* table : {&elementwise_archetypes(), &reduction_archetypes(), &norm_archetypes(), &layout_archetypes(), &loss_archetypes(),
+                              &matrix_archetypes(), &conv_archetypes(), &pool_archetypes(), &attention_archetypes(), &scan_archetypes(), &network_archetypes()})
       list.insert(list.end(), table->begin(), table->end());
     return list;
   }();
@@ -33,7 +34,7 @@ Result<GeneratedTask> make_task(const Archetype& archetype, std::uint64_t seed) 
   task.family = archetype.family;
   task.archetype = archetype.name;
   task.seed = seed;
-  task.level = task.graph.nodes.size() > 1 ? 2 : 1;
+  task.level = task.family == "network" ? 3 : task.graph.nodes.size() > 1 ? 2 : 1;
   return task;
 }
 

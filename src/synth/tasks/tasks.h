@@ -33,6 +33,12 @@ const std::vector<Archetype>& reduction_archetypes();
 const std::vector<Archetype>& norm_archetypes();
 const std::vector<Archetype>& layout_archetypes();
 const std::vector<Archetype>& loss_archetypes();
+const std::vector<Archetype>& matrix_archetypes();
+const std::vector<Archetype>& conv_archetypes();
+const std::vector<Archetype>& pool_archetypes();
+const std::vector<Archetype>& attention_archetypes();
+const std::vector<Archetype>& scan_archetypes();
+const std::vector<Archetype>& network_archetypes();
 // All of them.
 const std::vector<Archetype>& archetypes();
 const Archetype* find_archetype(std::string_view name);

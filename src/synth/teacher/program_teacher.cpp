@@ -51,6 +51,10 @@ const Schedules& all_schedules() {
     add_row_schedules(list);
     add_layout_schedules(list);
     add_matrix_schedules(list);
+    add_conv_schedules(list);
+    add_pool_schedules(list);
+    add_attention_schedules(list);
+    add_scan_schedules(list);
     return list;
   }();
   return all;

@@ -61,6 +61,10 @@ void add_reduction_schedules(Schedules& all);
 void add_row_schedules(Schedules& all);
 void add_layout_schedules(Schedules& all);
 void add_matrix_schedules(Schedules& all);
+void add_conv_schedules(Schedules& all);
+void add_pool_schedules(Schedules& all);
+void add_attention_schedules(Schedules& all);
+void add_scan_schedules(Schedules& all);
 const Schedules& all_schedules();
 
 }  // namespace musacoder::synth
