@@ -40,6 +40,17 @@ class Printer {
  public:
   Printer(const Graph& graph, const PrintStyle& style) : graph_(graph), style_(style), draw_(mix(style.seed, "print")) {}
 
+  InitText init() {
+    collect_constants();
+    InitText text;
+    for (const std::string& name : init_) text.arguments += ", " + name;
+    std::string body = state_text();
+    for (const std::string& name : members_) body += fmt::format("        self.{} = {}\n", name, name);
+    for (std::size_t at = 0; at < body.size(); at = body.find('\n', at) + 1) body.erase(at, 8);
+    text.body = std::move(body);
+    return text;
+  }
+
   std::string file(std::string_view summary) {
     collect_constants();
     const std::string model = model_text(summary);
@@ -407,6 +418,11 @@ PrintStyle style_of(std::uint64_t seed) {
   style.old_super = draw.chance(0.5);
   style.seed = draw.next();
   return style;
+}
+
+InitText init_text(const Graph& graph) {
+  const PrintStyle style;
+  return Printer(graph, style).init();
 }
 
 std::string print_task(const Graph& graph, const PrintStyle& style, std::string_view summary) {

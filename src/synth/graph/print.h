@@ -32,4 +32,11 @@ PrintStyle style_of(std::uint64_t seed);
 
 std::string print_task(const Graph& graph, const PrintStyle& style, std::string_view summary);
 
+// The same module's constructor for another class, such as ModelNew: what holds state and constants, without members that only compute.
+struct InitText {
+  std::string arguments;  // ", in_features, out_features"
+  std::string body;       // lines "self.linear = nn.Linear(in_features, out_features)\n", not indented; "" where there is no state
+};
+InitText init_text(const Graph& graph);
+
 }  // namespace musacoder::synth

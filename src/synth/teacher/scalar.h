@@ -25,10 +25,13 @@ class ScalarCode {
   ScalarCode(const Graph& graph, Writer& writer) : graph_(graph), writer_(writer) {}
   void bind(int value, std::string name) { names_[value] = std::move(name); }
   bool bound(int value) const { return names_.count(value) != 0; }
+  // Locals are numbered from here on, so that two blocks of one kernel do not share names.
+  void count_from(int first) { counter_ = first; }
   // A statement for the node's result; its inputs must be bound or added. kUnsupported for operators without an expression.
   Status add(int node);
   const std::string& name(int value) const { return names_.at(value); }
   std::string lines() const;             // each with a line break, not indented
+  int count() const { return counter_; }
   const std::vector<std::string>& formulas() const { return formulas_; }  // "h = max(v, 0)" for texts
 
  private:
@@ -36,6 +39,7 @@ class ScalarCode {
   Writer& writer_;
   std::map<int, std::string> names_;
   std::vector<std::string> lines_, formulas_;
+  int counter_ = 0;
 };
 
 // The expression alone, for operands given as texts in their compute types.

@@ -44,11 +44,16 @@ class Writer {
   Seeded& draw() { return draw_; }
   // `base`, or base_2, base_3 … : names at file scope are used once.
   std::string unique(const std::string& base);
+  // A device function that several kernels of the file may call, written once before them; returns its name. `code` says NAME for it.
+  std::string helper(const std::string& name, const std::string& code);
+  const std::string& helpers() const { return helpers_; }
 
   // Types in which a dtype is computed ("float") and kept ("__half").
   static const char* compute_type(DType dtype);
   static std::string load(DType dtype, const std::string& element);
   static std::string store(DType dtype, const std::string& value);
+  // A literal in the compute type: "0.5f", "3", "-INFINITY".
+  static std::string number(DType dtype, double value);
   // `const __half*` from a tensor argument: reinterpret_cast<const __half*>(x.data_ptr<at::Half>()).
   static std::string pointer(DType dtype, const std::string& tensor, bool constant);
   static const char* torch_type(DType dtype);  // "torch::kFloat16"
@@ -63,10 +68,11 @@ class Writer {
  private:
   CodeStyle style_;
   Seeded draw_;
-  std::set<std::string> used_;
+  std::set<std::string> used_, known_helpers_;
+  std::string helpers_;
 };
 
-// `text` with every line indented by `levels` of the style (blank lines left alone).
+// `text` with every line indented by so many spaces (blank lines left alone).
 std::string indented(std::string_view text, int spaces);
 
 }  // namespace musacoder::synth
