@@ -120,6 +120,16 @@ constexpr Rule kRules[] = {
     {"colon_missing", "interface", Where::kPython, R"((def\s+forward\([^)]*\)[^:\n]*):)", "$1", "A colon is missing in the Python code."},
     {"method_misspelt", "interface", Where::kPython, R"(def\s+forward\()", "def foward(", "The method is not called forward."},
 };
+
+constexpr Rule kSlowRules[] = {
+    {"many_launches", "slow", Where::kSource, R"(((?:\n[ \t]*)\w+(?:<[^<>;]*>)?\s*<<<[^;]*>>>\s*\([^;]*\);))", "$1$1", "The kernel is launched twice; once would do."},
+    {"tiny_blocks", "slow", Where::kSource, R"((\b\w*(?:thread|block|THREAD|BLOCK|Thread|Block)\w*\s*(?:=|\(|\{)\s*)(?:128|256|512|1024)(\s*[;)}]))", "$0132$2",
+     "Blocks of 32 threads leave most of a multiprocessor idle."},
+    {"needless_synchronisation", "slow", Where::kSource, R"((>>>\s*\([^;]*\);))", "$1\n  cudaDeviceSynchronize();", "The host waits for the device after the launch; the stream's order is enough."},
+    {"uncoalesced", "slow", Where::kSource, R"(blockIdx\.x\s*\*\s*blockDim\.x\s*\+\s*threadIdx\.x)", "threadIdx.x * gridDim.x + blockIdx.x",
+     "Neighbouring threads work on elements that lie a grid apart, so each access of a warp touches 32 separate sectors."},
+    {"atomics", "slow", Where::kSource, R"((\n[ \t]*)((?:out|output|y|dst|result|c|C)\w*\[[^\]\n=]*\])\s*=\s*([^;\n=]*);)", "$1atomicExch(&$2, $3);", "Every result is stored by an atomic operation though no other thread writes there."},
+};
 // clang-format on
 
 // The file with everything that rules of `where` must not look at made blank; offsets stay.
@@ -196,11 +206,17 @@ std::vector<Mutant> mutants_of_kind(const std::string& file, std::string_view ki
   return {};
 }
 
-std::vector<Mutant> mutants(const std::string& file, std::uint64_t seed, std::size_t most) {
+namespace {
+
+constexpr std::size_t kMaxFile = 64 << 10;  // std::regex recurses
+
+template <std::size_t n>
+std::vector<Mutant> draw_from(const Rule (&rules)[n], const std::string& file, std::uint64_t seed, std::size_t most) {
+  if (file.size() > kMaxFile) return {};
   Seeded draw(mix(seed, "mutants"));
   const std::string views[] = {visible(file, Where::kSource), visible(file, Where::kDeclaration), visible(file, Where::kPython)};
   std::vector<std::vector<Mutant>> by_kind;
-  for (const Rule& rule : kRules) {
+  for (const Rule& rule : rules) {
     auto found = apply(file, views[static_cast<int>(rule.where)], rule);
     if (found.empty()) continue;
     draw.shuffle(found);
@@ -220,5 +236,11 @@ std::vector<Mutant> mutants(const std::string& file, std::uint64_t seed, std::si
   }
   return out;
 }
+
+}  // namespace
+
+std::vector<Mutant> mutants(const std::string& file, std::uint64_t seed, std::size_t most) { return draw_from(kRules, file, seed, most); }
+
+std::vector<Mutant> slow_variants(const std::string& file, std::uint64_t seed, std::size_t most) { return draw_from(kSlowRules, file, seed, most); }
 
 }  // namespace musacoder::synth

@@ -36,6 +36,10 @@ const std::vector<MutationKind>& mutation_kinds();
 // from `file`.
 std::vector<Mutant> mutants(const std::string& file, std::uint64_t seed, std::size_t most);
 
+// The same for ways to be slow that leave the result right: "many_launches", "tiny_blocks", "needless_synchronisation", "uncoalesced",
+// "atomics". Which of them still verify, the verifier says.
+std::vector<Mutant> slow_variants(const std::string& file, std::uint64_t seed, std::size_t most);
+
 // Every place of one kind.
 std::vector<Mutant> mutants_of_kind(const std::string& file, std::string_view kind);
 
