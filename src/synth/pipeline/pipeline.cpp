@@ -27,6 +27,7 @@ constexpr const char* kGraphVersion = "graph 1";
 struct Entry {
   TaskEntry task;
   std::string source_id;
+  std::optional<Graph> graph;
   std::vector<std::string> corpus_answers, corpus_names;
   std::vector<Judged> verified;
 };
@@ -76,30 +77,34 @@ class Maker {
 
   Status load_tasks() {
     std::set<std::string> seen;
+    const auto take = [&](const std::string& id, const std::string& code, const std::optional<Graph>& graph) {
+      if (config_.limit && entries_.size() >= config_.limit) return;
+      ++report_.tasks;
+      const std::string hash = base::sha256_hex(code);
+      if (!seen.insert(hash).second) {
+        ++report_.dropped["the same file twice"];
+        return;
+      }
+      Entry& entry = entries_.emplace_back();
+      entry.task.id = entry.source_id = id;
+      entry.task.code = code;
+      entry.task.hash = hash;
+      entry.graph = graph;
+    };
+    for (const GeneratedTask& task : config_.generated) take(task.id, task.code, task.graph);
     for (const std::string& path : config_.tasks) {
       MC_ASSIGN_OR_RETURN(task::TaskSet set, task::TaskSet::load(path));
-      for (const task::Task& task : set.tasks()) {
-        if (config_.limit && entries_.size() >= config_.limit) break;
-        ++report_.tasks;
-        const std::string hash = base::sha256_hex(task.code);
-        if (!seen.insert(hash).second) {
-          ++report_.dropped["the same file twice"];
-          continue;
-        }
-        Entry& entry = entries_.emplace_back();
-        entry.task.id = entry.source_id = task.id;
-        entry.task.code = task.code;
-        entry.task.hash = hash;
-      }
+      for (const task::Task& task : set.tasks()) take(task.id, task.code, std::nullopt);
     }
-    if (entries_.empty()) return fail(Code::kInvalidArgument, "there is no task in what --tasks names");
+    if (entries_.empty()) return fail(Code::kInvalidArgument, "there is no task in what was given");
     return load_corpus();
   }
 
   // Cases that must verify, as answers to their tasks.
   Status load_corpus() {
     std::map<std::string, Entry*> by_id;
-    for (Entry& entry : entries_) by_id[entry.source_id] = &entry;
+    // Cases name tasks from the folder above the domains; a domain's folder alone has shorter ids.
+    for (Entry& entry : entries_) by_id[entry.source_id.substr(entry.source_id.rfind('/') + 1)] = by_id[entry.source_id] = &entry;
     for (const std::string& folder : config_.corpus) {
       std::vector<fs::path> cases;
       std::error_code error;
@@ -111,7 +116,9 @@ class Maker {
         try {
           const toml::table table = toml::parse_file(path.string());
           if (table["expect"].value_or(std::string()) != "ok" || table["policy"].value_or(std::string("strict")) != "strict") continue;
-          const auto task = by_id.find(table["task"].value_or(std::string()));
+          const std::string id = table["task"].value_or(std::string());
+          auto task = by_id.find(id);
+          if (task == by_id.end()) task = by_id.find(id.substr(id.rfind('/') + 1));
           const std::string file = table["candidate"].value_or(std::string());
           if (task == by_id.end() || !file.ends_with(".py")) continue;
           MC_ASSIGN_OR_RETURN(std::string answer, base::read_file((path.parent_path() / file).string(), 4 << 20));
@@ -235,7 +242,7 @@ class Maker {
     if (const std::string* text = answers_->find(key)) {
       value = json::parse(*text);
     } else {
-      auto answers = teacher.answer({.file = entry.task.code, .graph = std::nullopt}, {.seed = seed, .most = config_.answers, .derive = wants(2)});
+      auto answers = teacher.answer({.file = entry.task.code, .graph = entry.graph}, {.seed = seed, .most = config_.answers, .derive = wants(2)});
       if (!answers && answers.error().code != Code::kUnsupported && answers.error().code != Code::kInvalidArgument) return tl::unexpected(answers.error());
       value = json::array();
       if (answers)

@@ -9,6 +9,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,8 +21,15 @@
 
 namespace musacoder::synth {
 
+// A task that a generator made, with what its teacher needs to know.
+struct GeneratedTask {
+  std::string id, code;
+  std::optional<Graph> graph;
+};
+
 struct DataConfig {
   std::string out;                        // folder; its manifest, shards and mixture are replaced
+  std::vector<GeneratedTask> generated;   // before those of `tasks`
   std::vector<std::string> tasks;         // folders, .py and .jsonl files of tasks
   std::vector<std::string> corpus;        // folders of cases (docs/corpus.md): verified answers to those tasks
   std::string kernelbench;                // JSONL of the tasks that data must not hold; empty: no guard
