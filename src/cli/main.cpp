@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/completion.h"
+#include "cli/data_commands.h"
 #include "cli/hand_over.h"
 
 #ifndef MUSACODER_VERSION
@@ -311,6 +312,7 @@ int main(int argc, char** argv) {
   prompt_app->add_option("--tasks", prompt.tasks, "task set: a folder, a .py file or a JSONL file");
   prompt_app->add_option("--backend", prompt.backend, "cuda or musa")->capture_default_str()->check(CLI::IsMember({"cuda", "musa"}));
   prompt_app->add_option("--one-shot", prompt.one_shot, "exemplar that is shown; none: without")->capture_default_str();
+  prompt_app->add_option("--form", prompt.form, "full, or compact for small models that were trained with it")->capture_default_str()->check(CLI::IsMember({"full", "compact"}));
   prompt_app->add_flag("--json", prompt.json, "print JSON");
   prompt_app->footer("Examples:\n  musacoder prompt tasks/activation/1_relu.py --backend musa\n  musacoder prompt level1/19 --tasks kernelbench.jsonl --one-shot none");
   prompt_app->callback([&] { code = run_prompt(prompt); });
@@ -360,6 +362,8 @@ int main(int argc, char** argv) {
   serve_model_app->set_help_flag();   // all of it is musacoder-train's
   serve_model_app->prefix_command();
   serve_model_app->callback([&] { code = hand_over("serve-model", serve_model_app->remaining()); });
+
+  add_data_commands(app, code);
 
   std::string shell;
   auto* completion_app = app.add_subcommand("completion", "print a completion script for bash, zsh or fish");
