@@ -311,6 +311,7 @@ int main(int argc, char** argv) {
   prompt_app->add_option("--tasks", prompt.tasks, "task set: a folder, a .py file or a JSONL file");
   prompt_app->add_option("--backend", prompt.backend, "cuda or musa")->capture_default_str()->check(CLI::IsMember({"cuda", "musa"}));
   prompt_app->add_option("--one-shot", prompt.one_shot, "exemplar that is shown; none: without")->capture_default_str();
+  prompt_app->add_option("--form", prompt.form, "full, or compact for small models that were trained with it")->capture_default_str()->check(CLI::IsMember({"full", "compact"}));
   prompt_app->add_flag("--json", prompt.json, "print JSON");
   prompt_app->footer("Examples:\n  musacoder prompt tasks/activation/1_relu.py --backend musa\n  musacoder prompt level1/19 --tasks kernelbench.jsonl --one-shot none");
   prompt_app->callback([&] { code = run_prompt(prompt); });
