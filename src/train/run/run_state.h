@@ -1,4 +1,5 @@
-// What the state of a run holds besides its counts: the configuration that it hangs on and libtorch's generator.
+// What the state of a run holds besides its counts: the configuration that it hangs on and libtorch's
+// generator.
 //
 //   state["config"] = config_json(keys);
 //   MC_RETURN_IF_ERROR(check_fixed(now, then, {"run.seed", "lora.rank"}, "run/checkpoints/step-00000100"));
