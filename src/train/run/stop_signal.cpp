@@ -1,4 +1,4 @@
-#include "train/sft/stop_signal.h"
+#include "train/run/stop_signal.h"
 
 namespace musacoder::train {
 namespace {

@@ -20,7 +20,7 @@
 #include "llm/model/decoder.h"
 #include "llm/model/lora.h"
 #include "llm/model/weights.h"
-#include "train/config/sft_config.h"
+#include "train/config/run_config.h"
 #include "train/data/plan.h"
 #include "train/parallel/communicator.h"
 #include "train/parallel/shards.h"
@@ -29,8 +29,14 @@ namespace musacoder::train {
 
 class TrainedModel {
  public:
-  static Result<std::unique_ptr<TrainedModel>> open(const SftConfig& config, at::Device device,
+  static Result<std::unique_ptr<TrainedModel>> open(const RunConfig& config, at::Device device,
                                                     Communicator& all);
+  enum class Adapters { kOn, kOff };
+  // Of the rows whose target is not -1, in their order, float32; differentiable. Where there is none, one 0 a
+  // row that the weights hang on all the same, for a process that keeps others company. `temperature`: what
+  // logits are divided by. Adapters off: of the model that training began from.
+  at::Tensor logprobs(const llm::Packed& packed, const at::Tensor& targets, double temperature = 1,
+                      Adapters adapters = Adapters::kOn);
   // -log p, summed over the targets of a batch; float32.
   at::Tensor loss_sum(const RowBatch& batch);
   Shards& shards() { return *shards_; }
@@ -39,6 +45,10 @@ class TrainedModel {
   std::int64_t parameters() const;
   std::int64_t trained_parameters() const;
   bool adapted() const { return lora_.has_value(); }
+
+  // What is trained, as one whole model without adapters, into tensors of the same names and sizes and of any
+  // type. All processes call it.
+  void copy_into(const llm::Weights& copy);
 
   // Writes into a folder that is there and empty; bytes_to_save() is what it needs.
   Status save(const std::string& folder);
@@ -62,9 +72,9 @@ class TrainedModel {
   std::optional<llm::Checkpoint> source_;
   llm::Weights weights_;
   std::optional<llm::Lora> lora_;
-  std::optional<llm::Decoder> decoder_;
+  std::optional<llm::Decoder> decoder_, plain_decoder_;
   std::unique_ptr<Shards> shards_;
-  bool recompute_ = false;
+  bool recompute_ = false, sharded_ = false;
 };
 
 }  // namespace musacoder::train

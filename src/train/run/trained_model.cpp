@@ -1,4 +1,4 @@
-#include "train/sft/trained_model.h"
+#include "train/run/trained_model.h"
 
 #include <algorithm>
 #include <charconv>
@@ -38,7 +38,7 @@ constexpr std::pair<Shards::Part, const char*> kParts[] = {
 
 }  // namespace
 
-Result<std::unique_ptr<TrainedModel>> TrainedModel::open(const SftConfig& config, at::Device device,
+Result<std::unique_ptr<TrainedModel>> TrainedModel::open(const RunConfig& config, at::Device device,
                                                          Communicator& all) {
   std::unique_ptr<TrainedModel> out(new TrainedModel(all, device));
   out->path_ = config.model_path;
@@ -53,6 +53,7 @@ Result<std::unique_ptr<TrainedModel>> TrainedModel::open(const SftConfig& config
                        .parameters = config.shard == "parameters"};
   // Layers that come and go are recomputed: their weights would be gone when the gradient wants them.
   out->recompute_ = config.recompute || options.parameters;
+  out->sharded_ = options.parameters;
   auto source = Checkpoint::open(config.model_path);
   if (!source) {
     std::error_code error;
@@ -101,23 +102,48 @@ std::int64_t TrainedModel::trained_parameters() const {
   return out;
 }
 
-at::Tensor TrainedModel::loss_sum(const RowBatch& batch) {
+at::Tensor TrainedModel::logprobs(const Packed& given, const at::Tensor& all_targets, double temperature,
+                                  Adapters adapters) {
   // The attention's places live as long as the graph: recomputed layers attend again in the backward pass.
-  const Packed packed = on_device(batch.packed, device_);
+  const Packed packed = on_device(given, device_);
   const auto attention = std::make_shared<PackedAttention>(packed);
+  const Decoder* decoder = &*decoder_;
+  if (adapters == Adapters::kOff && lora_) {
+    if (!plain_decoder_) plain_decoder_.emplace(weights_);
+    decoder = &*plain_decoder_;
+  }
   at::Tensor hidden =
-      decoder_->hidden(packed, *attention, Rows::kFast,
-                       recompute_ ? Activations::kRecompute : Activations::kKeep, shards_.get());
-  at::Tensor targets = batch.targets.to(device_);
-  if (batch.loss_tokens > 0) {  // no logits where there is no loss
-    const at::Tensor rows = targets.ge(0).nonzero().squeeze(1);
+      decoder->hidden(packed, *attention, Rows::kFast,
+                      recompute_ ? Activations::kRecompute : Activations::kKeep, shards_.get());
+  at::Tensor targets = all_targets.to(device_);
+  const at::Tensor rows = targets.ge(0).nonzero().squeeze(1);
+  if (rows.numel() > 0) {  // no logits where nothing is asked for
     hidden = hidden.index_select(0, rows);
     targets = targets.index_select(0, rows);
   }
-  at::Tensor loss = -token_logprobs(hidden, decoder_->head(), targets).sum();
-  if (recompute_ && loss.requires_grad())
-    loss.register_hook([attention](const at::Tensor& gradient) { return gradient; });
-  return loss;
+  const at::Tensor out = token_logprobs(hidden, decoder->head(), targets, temperature);
+  if (recompute_ && out.requires_grad())
+    out.register_hook([attention](const at::Tensor& gradient) { return gradient; });
+  return out;
+}
+
+at::Tensor TrainedModel::loss_sum(const RowBatch& batch) {
+  return -logprobs(batch.packed, batch.targets).sum();
+}
+
+void TrainedModel::copy_into(const Weights& copy) {
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < shards_->size() && !lora_; ++i)
+    copy.get(shards_->name(i)).copy_(sharded_ ? shards_->whole(i, Shards::Part::kWeight) : shards_->tensor(i));
+  if (!lora_) return;
+  for (const std::string& name : weights_.names()) {
+    constexpr std::string_view kWeight = ".weight";
+    at::Tensor value = weights_.get(name);
+    if (name.ends_with(kWeight))
+      if (const Lora::Pair* pair = lora_->find(name.substr(0, name.size() - kWeight.size())))
+        value = value.to(at::kFloat) + lora_->scale() * at::matmul(pair->b, pair->a);
+    copy.get(name).copy_(value);
+  }
 }
 
 // Where weights are saved in a type that rounds them, float32 ones stand beside the moments.

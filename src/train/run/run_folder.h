@@ -2,7 +2,7 @@
 //
 //   RunFolder folder("runs/first");
 //   MC_ASSIGN_OR_RETURN(const std::string newest, folder.newest());        // empty: a new run
-//   MC_RETURN_IF_ERROR(folder.write(state, bytes, [&](const std::string& to) { return model.save(to); }));
+//   MC_RETURN_IF_ERROR(folder.write(step, state, bytes, [&](const std::string& to) { return model.save(to); }));
 //   MC_RETURN_IF_ERROR(folder.keep(2));
 //
 //   runs/first/checkpoints/step-00000100/{model,optimizer}/, trainer.json     put in place by one rename
@@ -22,16 +22,6 @@
 
 namespace musacoder::train {
 
-// Where a run stands, besides its tensors.
-struct RunState {
-  std::int64_t step = 0, epoch = 0, row = 0;  // the next row, in its epoch
-  std::int64_t optimizer_steps = 0, skipped = 0;
-  std::int64_t tokens = 0, loss_tokens = 0, examples = 0;  // trained so far
-  std::uint64_t data = 0;                                  // Dataset::fingerprint()
-  std::string config;                                      // config_json(), of the keys that must stay
-  std::string random;                                      // libtorch's generator, in hexadecimal
-};
-
 class RunFolder {
  public:
   explicit RunFolder(std::string run_dir) : dir_(std::move(run_dir)) {}
@@ -39,8 +29,10 @@ class RunFolder {
   std::string of_step(std::int64_t step) const;
   // The newest checkpoint's folder; empty: there is none.
   Result<std::string> newest() const;
-  static Result<RunState> read(const std::string& checkpoint);
-  Status write(const RunState& state, std::uint64_t bytes,
+  // What write() was given as `state`. kUnsupported: of a format that this program does not know.
+  static Result<nlohmann::ordered_json> read(const std::string& checkpoint);
+  // `state`: where the run stands, besides its tensors; an object.
+  Status write(std::int64_t step, const nlohmann::ordered_json& state, std::uint64_t bytes,
                const std::function<Status(const std::string& folder)>& save) const;
   // Removes all but the newest `count`; 0: none.
   Status keep(std::int64_t count) const;

@@ -1,4 +1,4 @@
-#include "train/sft/run_folder.h"
+#include "train/run/run_folder.h"
 
 #include <unistd.h>
 
@@ -61,50 +61,25 @@ Result<std::string> RunFolder::newest() const {
   return steps.empty() ? std::string() : of_step(steps.back());
 }
 
-Result<RunState> RunFolder::read(const std::string& checkpoint) {
+Result<nlohmann::ordered_json> RunFolder::read(const std::string& checkpoint) {
   const std::string path = checkpoint + "/" + kState;
-  MC_ASSIGN_OR_RETURN(const std::string text, base::read_file(path, 64 << 20));
-  MC_ASSIGN_OR_RETURN(const auto json, llm::parse_strict_json(text, path));
-  try {
-    RunState out;
-    if (json.at("format").get<int>() != 1)
-      return fail(Code::kUnsupported, "{}: format {} is not known; this program writes 1", path,
-                  json["format"].dump());
-    const std::pair<const char*, std::int64_t*> numbers[] = {{"step", &out.step},
-                                                             {"epoch", &out.epoch},
-                                                             {"row", &out.row},
-                                                             {"optimizer_steps", &out.optimizer_steps},
-                                                             {"skipped", &out.skipped},
-                                                             {"tokens", &out.tokens},
-                                                             {"loss_tokens", &out.loss_tokens},
-                                                             {"examples", &out.examples}};
-    for (const auto& [name, value] : numbers) *value = json.at(name).get<std::int64_t>();
-    out.data = json.at("data").get<std::uint64_t>();
-    out.config = json.at("config").dump();
-    out.random = json.at("random").get<std::string>();
-    return out;
-  } catch (const nlohmann::json::exception& error) {
-    return fail(Code::kInvalidArgument, "{}: {}", path, error.what());
-  }
+  MC_ASSIGN_OR_RETURN(const std::string text, base::read_file(path, 1 << 30));
+  MC_ASSIGN_OR_RETURN(auto json, llm::parse_strict_json(text, path));
+  if (!json.is_object() || !json.contains("format"))
+    return fail(Code::kInvalidArgument, "{}: not the state of a run", path);
+  if (json["format"] != 1)
+    return fail(Code::kUnsupported, "{}: format {} is not known; this program writes 1", path,
+                json["format"].dump());
+  return json;
 }
 
-Status RunFolder::write(const RunState& state, std::uint64_t bytes,
+Status RunFolder::write(std::int64_t step, const nlohmann::ordered_json& state, std::uint64_t bytes,
                         const std::function<Status(const std::string&)>& save) const {
-  const std::string target = of_step(state.step);
+  const std::string target = of_step(step);
   MC_ASSIGN_OR_RETURN(llm::AtomicFolder out, llm::AtomicFolder::begin(target, bytes));
   MC_RETURN_IF_ERROR(save(out.path()));
-  const nlohmann::ordered_json json = {{"format", 1},
-                                       {"step", state.step},
-                                       {"epoch", state.epoch},
-                                       {"row", state.row},
-                                       {"optimizer_steps", state.optimizer_steps},
-                                       {"skipped", state.skipped},
-                                       {"tokens", state.tokens},
-                                       {"loss_tokens", state.loss_tokens},
-                                       {"examples", state.examples},
-                                       {"data", state.data},
-                                       {"config", nlohmann::ordered_json::parse(state.config)},
-                                       {"random", state.random}};
+  nlohmann::ordered_json json = {{"format", 1}};
+  json.update(state);
   MC_RETURN_IF_ERROR(llm::write_file_synced(out.file(kState), {json.dump(1) + "\n"}));
   MC_RETURN_IF_ERROR(out.commit());
   return point_latest(checkpoints(), fs::path(target).filename().string());
