@@ -7,6 +7,7 @@
 
 #include "cli/commands.h"
 #include "cli/completion.h"
+#include "cli/data_commands.h"
 #include "cli/factory_command.h"
 #include "cli/generate_commands.h"
 #include "cli/hand_over.h"
@@ -335,6 +336,8 @@ int main(int argc, char** argv) {
   serve_model_app->set_help_flag();   // all of it is musacoder-train's
   serve_model_app->prefix_command();
   serve_model_app->callback([&] { code = hand_over("serve-model", serve_model_app->remaining()); });
+
+  add_data_commands(app, code);
 
   std::string shell;
   auto* completion_app = app.add_subcommand("completion", "print a completion script for bash, zsh or fish");
