@@ -127,6 +127,7 @@ class Campaign {
     troubles_ = 0;
     attempt.answer = std::move(reply->answers.at(0));
     attempt.usage = reply->usage;
+    attempt.model = reply->model;
     attempt.cached = reply->cached;
     return attempt;
   }
@@ -160,7 +161,7 @@ class Campaign {
       to_judge_.erase(found);
       last = now.attempt.task;
       if (over()) {  // answers that nobody will judge
-        now.attempt.error = "the time was over before it was judged";
+        now.attempt.error = "the search ended before it was judged";
         finish(std::move(now.attempt), now.key, false);
         continue;
       }
@@ -172,10 +173,15 @@ class Campaign {
       --end_.progress.judging;
       ++end_.progress.judged;
       end_.judging_s += now.attempt.judge_s;
-      const bool verified = now.attempt.verdict->status == "ok";
+      if (closing_ && judge::status_class(now.attempt.verdict->status) == "infra") {
+        now.attempt.verdict.reset();
+        now.attempt.error = "the search ended while it was judged";
+      }
+      const bool judged = now.attempt.verdict.has_value();
+      const bool verified = judged && now.attempt.verdict->status == "ok";
       end_.progress.verified += verified;
       if (verified && config_.stop_when_verified) closing_ = true;
-      finish(std::move(now.attempt), now.key, true);
+      finish(std::move(now.attempt), now.key, judged);
       told();
     }
     changed_.notify_all();
@@ -205,7 +211,14 @@ class Campaign {
 
   // Under the lock.
   void finish(Attempt attempt, const Key& key, bool judged) {
-    bool goes_on = judged && key.turn < config_.turns && !closing_;
+    bool wanted = judged && key.turn < config_.turns;
+    if (wanted) {
+      const std::string& status = attempt.verdict->status;
+      wanted = status == "ok" ? config_.improve : judge::is_candidate_fault(status);
+    }
+    // A sample that only the time has ended is begun again by whoever takes it up.
+    attempt.last = !wanted;
+    const bool goes_on = wanted && !closing_;
     if (goes_on) {
       const std::string& status = attempt.verdict->status;
       goes_on = status == "ok" ? config_.improve : judge::is_candidate_fault(status);

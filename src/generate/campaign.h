@@ -44,6 +44,7 @@ struct Attempt {
   std::vector<chat::Message> messages;  // what was asked
   chat::Answer answer;
   chat::Usage usage;
+  std::string model;  // as its server calls it
   double ask_s = 0, judge_s = 0;
   bool cached = false;    // the reply
   bool repeated = false;  // the verdict is that of an equal answer
