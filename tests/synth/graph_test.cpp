@@ -99,6 +99,24 @@ TEST(PrintTask, IsTheSameForTheSameSeed) {
   EXPECT_GT(different.size(), 5u);
 }
 
+TEST(DrawTasks, IsDistinctBalancedAndTheSameForTheSameSeed) {
+  const auto tasks = draw_tasks({.count = 150, .seed = 9});
+  ASSERT_TRUE(tasks.has_value());
+  ASSERT_EQ(tasks->size(), 150u);
+  std::set<std::string> files, families;
+  for (const DrawnTask& task : *tasks) {
+    files.insert(task.file);
+    families.insert(task.family);
+  }
+  EXPECT_EQ(files.size(), 150u);
+  EXPECT_GT(families.size(), 10u);
+  const auto again = draw_tasks({.count = 150, .seed = 9});
+  EXPECT_EQ((*tasks)[149].file, (*again)[149].file);
+  EXPECT_NE((*tasks)[0].file, (*draw_tasks({.count = 1, .seed = 10}))[0].file);
+  for (const DrawnTask& task : *draw_tasks({.count = 20, .seed = 1, .families = {"norm"}})) EXPECT_EQ(task.family, "norm");
+  EXPECT_NE(draw_tasks({.families = {"nonsense"}}).error().message.find("softmax"), std::string::npos);
+}
+
 // Every archetype and random graphs in many styles, executed by PyTorch on small sizes: shapes and types of the results are those of the graph.
 // Sizes are divided by what the constants allow, so only rank and type are compared where a constant was changed; here none is: tasks with
 // more than two million elements are skipped.
@@ -107,7 +125,7 @@ TEST(PrintTask, AgreesWithPyTorch) {
   if (python == nullptr) GTEST_SKIP() << "MUSACODER_PYTHON is not set";
   nlohmann::json tasks = nlohmann::json::array();
   std::map<std::string, int> seen;
-  const auto add = [&](const GeneratedTask& task) {
+  const auto add = [&](const DrawnTask& task) {
     std::int64_t elements = 0;
     for (const Value& v : task.graph.values) elements += v.type.numel();
     if (elements > 2000000) return;

@@ -102,7 +102,7 @@ TEST(Derivation, AgreesForEveryArchetype) {
 }
 
 struct Softmax {
-  GeneratedTask task;
+  DrawnTask task;
   Answer answer;
 };
 Softmax softmax_answer() {
