@@ -131,7 +131,8 @@ int run_prompt(const PromptCommandOptions& options) {
   }
   auto text = prompts->fill(*table, {.backend = options.backend,
                                      .reference = task->code,
-                                     .exemplar = options.one_shot == "none" ? "" : options.one_shot});
+                                     .exemplar = options.one_shot == "none" ? "" : options.one_shot,
+                                     .form = options.form});
   if (!text) return refuse("prompt", text.error());
   if (options.json)
     fmt::print("{}\n", json({{"task", task->id}, {"backend", options.backend}, {"prompt", *text}})

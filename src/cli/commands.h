@@ -176,6 +176,7 @@ struct PromptCommandOptions {
   std::string task, tasks;          // a file, or an id of `tasks`
   std::string backend = "cuda";     // or "musa"
   std::string one_shot = "add";     // or "none"
+  std::string form = "full";        // or "compact"
   bool json = false;
 };
 int run_prompt(const PromptCommandOptions& options);

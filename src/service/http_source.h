@@ -24,12 +24,6 @@ struct HttpSourceConfig {
   double timeout_s = 30;  // one exchange, waits for work excluded
 };
 
-struct Url {
-  bool tls = false;
-  std::string host, port;
-};
-Result<Url> parse_url(const std::string& text);
-
 Result<std::unique_ptr<WorkSource>> make_http_source(const HttpSourceConfig& config);
 Result<std::unique_ptr<build::ArtifactStore>> make_http_artifact_store(const HttpSourceConfig& config);
 

@@ -16,6 +16,7 @@ constexpr std::uint64_t kMaxFileBytes = 1u << 20;
 constexpr std::string_view kExemplarBegin = "{{#exemplar}}", kExemplarEnd = "{{/exemplar}}";
 
 using Words = std::map<std::string, std::string>;
+const Words kForms = {{"full", "kernel.md"}, {"compact", "compact.md"}};
 
 // Puts words in for {{name}}. Errors: kInvalidArgument for a name without a word.
 Result<std::string> put_in(std::string_view text, const Words& words) {
@@ -86,7 +87,9 @@ Result<std::map<std::string, Words>> read_backends(const std::string& path) {
 
 Result<Prompts> Prompts::load(const std::string& folder) {
   Prompts prompts;
-  MC_ASSIGN_OR_RETURN(prompts.template_, base::read_file(folder + "/kernel.md", kMaxFileBytes));
+  for (const auto& [form, file] : kForms) {
+    MC_ASSIGN_OR_RETURN(prompts.forms_[form].text, base::read_file(folder + "/" + file, kMaxFileBytes));
+  }
   MC_ASSIGN_OR_RETURN(prompts.backends_, read_backends(folder + "/backends.toml"));
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder + "/exemplars", error)) {
@@ -101,23 +104,25 @@ Result<Prompts> Prompts::load(const std::string& folder) {
   std::sort(prompts.exemplars_.begin(), prompts.exemplars_.end(),
             [](const Exemplar& a, const Exemplar& b) { return a.name < b.name; });
   // A template that cannot be filled is found when it is loaded, not when the first prompt is asked for.
-  for (const auto& [backend, given] : prompts.backends_) {
-    Words words = given;
-    for (const char* name : {"reference", "exemplar_task", "exemplar_answer"}) words[name] = "";
-    MC_ASSIGN_OR_RETURN(const std::string text, with_exemplar(prompts.template_, true));
-    if (auto filled = put_in(text, words); !filled)
-      return fail(Code::kInvalidArgument, "{}/kernel.md, backend {}: {}", folder, backend,
-                  filled.error().message);
-  }
-  base::Sha256 hash;
-  hash.field(prompts.template_);
-  for (const auto& [backend, words] : prompts.backends_)
-    for (const auto& [key, word] : words) {
-      hash.field(backend);
-      hash.field(key);
-      hash.field(word);
+  for (auto& [name, form] : prompts.forms_) {
+    base::Sha256 hash;
+    hash.field(form.text);
+    for (const auto& [backend, given] : prompts.backends_) {
+      Words words = given;
+      for (const char* word : {"reference", "exemplar_task", "exemplar_answer"}) words[word] = "";
+      auto text = with_exemplar(form.text, true);
+      auto filled = text ? put_in(*text, words) : text;
+      if (!filled)
+        return fail(Code::kInvalidArgument, "{}/{}, backend {}: {}", folder, kForms.at(name), backend,
+                    filled.error().message);
+      for (const auto& [key, word] : given) {
+        hash.field(backend);
+        hash.field(key);
+        hash.field(word);
+      }
     }
-  prompts.hash_ = hash.hex();
+    form.hash = hash.hex();
+  }
   return prompts;
 }
 
@@ -166,7 +171,24 @@ Result<std::string> Prompts::fill(const port::RenameTable& table, const PromptRe
     words["exemplar_task"] = with_newline(shown.task);
     words["exemplar_answer"] = with_newline(shown.answer);
   }
-  MC_ASSIGN_OR_RETURN(const std::string text, with_exemplar(template_, !request.exemplar.empty()));
+  const auto form = forms_.find(request.form);
+  if (form == forms_.end())
+    return fail(Code::kInvalidArgument, "no form of the prompt is called '{}'; there are full and compact",
+                request.form);
+  MC_ASSIGN_OR_RETURN(const std::string text, with_exemplar(form->second.text, !request.exemplar.empty()));
+  return put_in(text, words);
+}
+
+std::string Prompts::hash(const std::string& form) const {
+  const auto found = forms_.find(form);
+  return found == forms_.end() ? "" : found->second.hash;
+}
+
+Result<std::string> fill_template(const std::string& name, const std::map<std::string, std::string>& words) {
+  MC_ASSIGN_OR_RETURN(const std::string runtime, base::find_runtime_dir());
+  MC_ASSIGN_OR_RETURN(
+      const std::string text,
+      base::read_file(fmt::format("{}/prompts/templates/{}.md", runtime, name), kMaxFileBytes));
   return put_in(text, words);
 }
 

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "build/artifact_store.h"
-#include "service/http_source.h"
+#include "net/http_client.h"
 #include "service/nats_link.h"
 #include "service/queue.h"
 #include "service/requests.h"
@@ -76,7 +76,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       (void)spec_from_text(text);
       break;
     case 'u':
-      (void)parse_url(text);
+      (void)musacoder::net::parse_url(text);
       if (auto nats = parse_nats_url(text); nats && nats->shown.find('@') != std::string::npos)
         __builtin_trap();
       (void)parse_endpoint(text);

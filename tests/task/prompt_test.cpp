@@ -82,6 +82,28 @@ TEST(Prompts, NameWhatThereIs) {
               HasSubstr("add, linear_relu, row_softmax"));
 }
 
+TEST(Prompts, CompactFormIsShortAndHasAVersionOfItsOwn) {
+  const auto full = prompts().fill(table(), {.backend = "musa", .reference = kReference, .exemplar = ""});
+  const auto compact =
+      prompts().fill(table(), {.backend = "musa", .reference = kReference, .exemplar = "", .form = "compact"});
+  ASSERT_TRUE(full && compact);
+  EXPECT_LT(compact->size() - std::string(kReference).size(), (full->size() - std::string(kReference).size()) / 3);
+  EXPECT_THAT(*compact, testing::HasSubstr("musa_sources"));
+  EXPECT_THAT(*compact, testing::HasSubstr("ModelNew"));
+  EXPECT_THAT(*compact, testing::Not(testing::HasSubstr("{{plat")));
+  EXPECT_NE(prompts().hash(), prompts().hash("compact"));
+  EXPECT_EQ(prompts().hash("brief"), "");
+  EXPECT_FALSE(prompts().fill(table(), {.reference = kReference, .form = "brief"}));
+}
+
+TEST(FillTemplate, PutsWordsInAndNothingOfTheirs) {
+  const auto text = fill_template("optimize", {{"reference", "R {{answer}}"}, {"answer", "A"}, {"findings", "F"}});
+  ASSERT_TRUE(text) << text.error().message;
+  EXPECT_THAT(*text, testing::HasSubstr("R {{answer}}"));
+  EXPECT_FALSE(fill_template("optimize", {{"reference", "R"}}));
+  EXPECT_EQ(fill_template("nothing", {}).error().code, Code::kNotFound);
+}
+
 TEST(Prompts, ExemplarsComeBackFromMusa) {
   for (const Exemplar& exemplar : prompts().exemplars()) {
     const auto musa = prompts().exemplar(table(), exemplar.name, "musa");

@@ -45,7 +45,7 @@ std::vector<std::string> name_sizes(UnitText& unit, const TensorType& type, cons
     unit.size(names.back(), fmt::format("{}.size({})", tensor, d), dim.size);
     if (!strides) continue;
     stride_names->push_back(unit.names.take("stride_" + std::to_string(d)));
-    unit.size(stride_names->back(), fmt::format("{}.stride({})", tensor, d), 0);
+    unit.size(stride_names->back(), fmt::format("{}.stride({})", tensor, d), -1);
   }
   return names;
 }
@@ -340,7 +340,7 @@ class PerElement final : public Schedule {
       }
       coordinates.push_back(unit.names.take(std::string("at_") + kLetters[static_cast<std::size_t>(8 - out.rank() + d)]));
     }
-    for (const std::string& more : mover.more_arguments()) unit.size(more, more, 0);
+    for (const std::string& more : mover.more_arguments()) unit.size(more, more, -1);
     unit.size("n", result + ".numel()", out.numel());
     std::string text;
     std::vector<IndexFact> indices;

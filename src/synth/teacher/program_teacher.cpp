@@ -19,7 +19,7 @@ std::vector<const Schedule*> takers(const Graph& graph, const Region& region) {
   return all;
 }
 
-Result<Answer> write(const Graph& graph, const std::vector<Step>& plan, const std::vector<const Schedule*>& chosen, std::uint64_t seed,
+Result<Answer> write(const Graph& graph, const Graph& task, const std::vector<Step>& plan, const std::vector<const Schedule*>& chosen, std::uint64_t seed,
                      bool derive) {
   Writer writer(code_style_of(seed), seed);
   Answer answer;
@@ -36,8 +36,8 @@ Result<Answer> write(const Graph& graph, const std::vector<Step>& plan, const st
     }
     parts.push_back(std::move(part));
   }
-  answer.file = module_file(graph, parts, writer);
-  if (derive) answer.derivation = derivation_text(graph, answer.kernels, seed);
+  answer.file = module_file(graph, init_text(task), parts, writer);
+  if (derive) answer.derivation = derivation_text(task, answer.kernels, seed);
   return answer;
 }
 
@@ -91,7 +91,7 @@ Result<std::vector<Answer>> ProgramTeacher::answer(const TaskItem& task, const A
     }
     if (chosen.empty()) return fail(Code::kUnsupported, "only views: there is nothing to compute in a kernel");
     if (!known.insert(key).second && attempt < 8 * request.most) continue;
-    MC_ASSIGN_OR_RETURN(Answer answer, write(graph, plan, chosen, draw.next(), request.derive));
+    MC_ASSIGN_OR_RETURN(Answer answer, write(graph, *task.graph, plan, chosen, draw.next(), request.derive));
     answers.push_back(std::move(answer));
   }
   return answers;

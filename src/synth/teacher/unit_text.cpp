@@ -150,7 +150,7 @@ void UnitText::kernel(const std::string& name, const std::vector<Pointer>& point
     const auto it = std::find_if(sizes_.begin(), sizes_.end(), [&](const Size& own) { return own.name == s; });
     parameters += fmt::format(", {} {}", it == sizes_.end() ? "int" : it->type, s);
     arguments += ", " + s;
-    if (it != sizes_.end()) facts.sizes.push_back(fmt::format("{} = {}", s, it->value));
+    if (it != sizes_.end() && it->value >= 0) facts.sizes.push_back(fmt::format("{} = {}", s, it->value));
   }
   unit_.kernels += writer_.comment(comment, 0);
   std::string head = fmt::format("__global__ void {}({}) {{\n", name, parameters);

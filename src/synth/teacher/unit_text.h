@@ -33,6 +33,7 @@ class UnitText {
   std::string kernel_name() const { return base_ + "_kernel"; }
   // Host lines before the launches; a variable that the kernels may take.
   void line(const std::string& text) { host_ += text + "\n"; }
+  // `value` for the task's sizes; −1 where it does not follow from them (a stride).
   void size(const std::string& name, const std::string& host, std::int64_t value);
   void sizes_of(const Domain& domain);
   // An integer or float that Python passes: extra argument `name` of `type`, Python expression.
