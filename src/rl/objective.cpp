@@ -192,6 +192,8 @@ Objective objective(const Tokens& given, const at::Tensor& advantage, const at::
   Objective out{normalised(value, weights, tokens, config.normalisation, config.token_constant), kept, {}};
 
   const at::NoGradGuard no_grad;
+  out.denominator =
+      number(config.normalisation == Normalisation::kTokenMean ? weights.sum() : (sums(tokens, weights) > 0).to(type).sum());
   const auto share = [&](const at::Tensor& condition) {
     return number((condition.to(type) * weights).sum() / weights.sum().clamp_min(1));
   };

@@ -126,6 +126,9 @@ struct Objective {
   // tokens, responses: that count; masked_share: of responses with trained tokens; clipped_low, clipped_high: share of tokens whose clip
   // bites; kl; and |log π − log π_rollout| over all trained tokens, masked or not: log_ratio_abs_mean, _p99, share over 0.02 and over 0.05.
   std::map<std::string, double> metrics;
+  // What the loss was divided by, apart from a constant: counted tokens, or responses that have any; 0 where nothing is left. Over
+  // passes of one batch, Σ loss × denominator / Σ denominator is the loss of all of it.
+  double denominator = 0;
 };
 // advantage [responses]; `valid` [responses] bool or undefined: responses whose reward is null are not trained.
 // Throws c10::Error where sizes do not fit.

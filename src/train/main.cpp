@@ -2,10 +2,13 @@
 #include <CLI/CLI.hpp>
 
 #include "train/bench.h"
+#include "train/config/rl_config.h"
 #include "train/config/sft_config.h"
 #include "train/generate.h"
 #include "train/memory_plan.h"
 #include "train/parity.h"
+#include "train/report/report.h"
+#include "train/rl/rl.h"
 #include "train/serve.h"
 #include "train/sft/sft.h"
 
@@ -41,17 +44,29 @@ void add_engine_options(CLI::App* app, musacoder::llm::EngineOptions& options) {
       ->capture_default_str();
 }
 
-int run_sft_command(const musacoder::train::SftOptions& options, bool keys) {
+// Of `sft` and `rl`: a TOML file, settings over it, and a run that a signal may stop.
+template <typename Config, typename Options, typename Run>
+int run_training(const char* command, const Options& options, bool keys, const Run& run,
+                 std::vector<musacoder::train::ConfigKey> (*keys_of)(Config&)) {
   if (keys) {
-    musacoder::train::SftConfig defaults;
-    fmt::print("{}", musacoder::train::config_markdown(musacoder::train::sft_keys(defaults)));
+    Config defaults;
+    fmt::print("{}", musacoder::train::config_markdown(keys_of(defaults)));
     return 0;
   }
   if (options.config.empty())
-    return finish("sft", musacoder::fail(musacoder::Code::kInvalidArgument, "name a TOML file"));
-  const auto outcome = musacoder::train::run_sft(options);
-  if (!outcome) return finish("sft", musacoder::Status(tl::unexpect, outcome.error()));
+    return finish(command, musacoder::fail(musacoder::Code::kInvalidArgument, "name a TOML file"));
+  const auto outcome = run(options);
+  if (!outcome) return finish(command, musacoder::Status(tl::unexpect, outcome.error()));
   return outcome->stopped ? 4 : 0;
+}
+
+template <typename Options>
+void add_training_options(CLI::App* app, Options& options, bool& keys, const char* docs) {
+  app->add_option("config", options.config, fmt::format("TOML file; every key is in {}", docs));
+  app->add_option("--set", options.assignments, "key=value over the file's; may be given several times")
+      ->take_all()
+      ->allow_extra_args(false);
+  app->add_flag("--keys", keys, "print the table of all keys");
 }
 
 void add_generate_options(CLI::App* app, musacoder::train::GenerateOptions& options) {
@@ -212,16 +227,31 @@ int main(int argc, char** argv) {
   bool keys = false;
   CLI::App* sft =
       app.add_subcommand("sft", "fine-tune a model on conversations and texts (docs/training.md)");
-  sft->add_option("config", tuning.config, "TOML file; every key is in docs/training.md");
-  sft->add_option("--set", tuning.assignments, "key=value over the file's; may be given several times")
-      ->take_all()
-      ->allow_extra_args(false);
+  add_training_options(sft, tuning, keys, "docs/training.md");
   sft->add_flag("--dry-run", tuning.dry_run, "read model and data, say what would be trained, and end");
-  sft->add_flag("--keys", keys, "print the table of all keys");
   sft->footer(
       "Ends with 4 when a signal stopped it behind a step and its checkpoint; the same command goes on.\n"
       "Example: musacoder-train sft configs/sft-smollm2.toml --set run.dir=runs/first --set "
       "optimizer.lr=3e-5");
+
+  musacoder::train::RlOptions reinforcing;
+  CLI::App* rl = app.add_subcommand("rl", "reinforcement learning from the verifier's rewards (docs/rl.md)");
+  add_training_options(rl, reinforcing, keys, "docs/rl.md");
+  rl->add_flag("--dry-run", reinforcing.dry_run, "read model and tasks, say what would be trained, and end");
+  rl->footer(
+      "Ends with 4 when a signal stopped it behind a step and its checkpoint; the same command goes on.\n"
+      "Example: musacoder-train rl configs/rl-smollm2.toml --set run.dir=runs/rl --set "
+      "objective.preset=dapo");
+
+  musacoder::train::RunReportOptions reported;
+  CLI::App* report =
+      app.add_subcommand("report", "curves of one or more runs as one HTML page that needs no network");
+  report->add_option("runs", reported.runs, "folders with a metrics.jsonl, such as run.dir of sft and rl")
+      ->required();
+  report->add_option("-o,--out", reported.out, "HTML file to write")->capture_default_str();
+  report->add_option("--title", reported.title, "heading; default: the runs' names");
+  report->footer("Example: musacoder-train report runs/rl runs/rl-without-mask -o compared.html");
+
   musacoder::train::BenchOptions benched;
   CLI::App* bench = app.add_subcommand("bench", "how fast a model trains here");
   add_bench_options(bench, benched);
@@ -235,7 +265,11 @@ int main(int argc, char** argv) {
   if (parity->parsed()) return finish("parity", musacoder::train::run_parity(model, input, out));
   if (generate->parsed()) return finish("generate", musacoder::train::run_generate(generating));
   if (serve->parsed()) return finish("serve-model", musacoder::train::run_serve_model(std::move(serving)));
-  if (sft->parsed()) return run_sft_command(tuning, keys);
+  if (sft->parsed())
+    return run_training("sft", tuning, keys, musacoder::train::run_sft, musacoder::train::sft_keys);
+  if (rl->parsed())
+    return run_training("rl", reinforcing, keys, musacoder::train::run_rl, musacoder::train::rl_keys);
+  if (report->parsed()) return finish("report", musacoder::train::run_report(reported));
   if (plan->parsed()) return finish("plan", musacoder::train::run_plan(planning));
   return 2;
 }

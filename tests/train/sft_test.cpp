@@ -7,7 +7,7 @@
 
 #include "llm/model/weights.h"
 #include "train/chat_model.h"
-#include "train/sft/run_folder.h"
+#include "train/run/run_folder.h"
 
 namespace musacoder::train {
 namespace {

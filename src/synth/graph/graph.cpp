@@ -338,6 +338,22 @@ int GraphBuilder::module(std::string name, std::string_view kind, std::string_vi
   return y;
 }
 
+std::vector<int> GraphBuilder::begin_like(const Graph& graph) {
+  graph_.constants = graph.constants;
+  graph_.modules = graph.modules;
+  std::vector<int> places(graph.values.size(), -1);
+  for (std::size_t v = 0; v < graph.values.size(); ++v)
+    if (graph.values[v].source != Source::kNode) places[v] = add_value(graph.values[v]);
+  for (int v : graph.inputs) graph_.inputs.push_back(places[static_cast<std::size_t>(v)]);
+  return places;
+}
+
+int GraphBuilder::copy(const Node& node, std::vector<int> inputs) {
+  const int value = op(node.op, std::move(inputs), node.attrs);
+  if (value >= 0) graph_.nodes.back().module = node.module;
+  return value;
+}
+
 int GraphBuilder::result(int index) const {
   if (error_ || graph_.nodes.empty()) return -1;
   const std::vector<int>& outputs = graph_.nodes.back().outputs;

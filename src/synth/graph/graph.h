@@ -167,6 +167,10 @@ class GraphBuilder {
   int module(std::string name, std::string_view kind, std::string_view op, std::vector<int> inputs, Attrs args, Attrs attrs = {});
   int result(int index) const;
   void output(int value);
+  // Starts with another graph's inputs, state, members and constants; where its values are now, by their old index (−1: results of nodes).
+  std::vector<int> begin_like(const Graph& graph);
+  // A node of another graph as it is, on values of this one.
+  int copy(const Node& node, std::vector<int> inputs);
   const TensorType& type(int value) const;
   bool failed() const { return error_.has_value(); }
   void fail_with(std::string message);

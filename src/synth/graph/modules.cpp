@@ -113,6 +113,19 @@ State prelu(const Module& module, DType dtype) {
   return std::vector<Value>{state_value("weight", dtype, {size_of(module, "num_parameters", 1)})};
 }
 
+template <std::int64_t kGates>
+State cell(const Module& module, DType dtype) {
+  const Dim in = size_of(module, "input_size"), hidden = size_of(module, "hidden_size");
+  if (in.size < 1 || hidden.size < 1) return fail(Code::kInvalidArgument, "nn.{} needs input_size and hidden_size", module.kind);
+  const Dim rows = kGates == 1 ? hidden : literal(kGates * hidden.size);
+  std::vector<Value> all{state_value("weight_ih", dtype, {rows, in}), state_value("weight_hh", dtype, {rows, hidden})};
+  if (flag_of(module, "bias", true)) {
+    all.push_back(state_value("bias_ih", dtype, {rows}));
+    all.push_back(state_value("bias_hh", dtype, {rows}));
+  }
+  return all;
+}
+
 const std::vector<ModuleInfo>& table() {
   static const std::vector<const char*> kConvArgs{"in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups"};
   static const std::vector<const char*> kConvShared{"stride", "padding", "dilation", "groups", "output_padding"};
@@ -134,6 +147,8 @@ const std::vector<ModuleInfo>& table() {
       {"LayerNorm", {"normalized_shape", "eps"}, {"normalized_shape", "eps"}, layer_norm},
       {"RMSNorm", {"normalized_shape", "eps"}, {"normalized_shape", "eps"}, layer_norm},
       {"Embedding", {"num_embeddings", "embedding_dim"}, {}, embedding},
+      {"RNNCell", {"input_size", "hidden_size"}, {}, cell<1>},
+      {"GRUCell", {"input_size", "hidden_size"}, {}, cell<3>},
       {"PReLU", {"num_parameters"}, {}, prelu},
   };
   return rows;

@@ -46,7 +46,8 @@ Result<int> axis(std::int64_t dim, int rank) {
 const std::vector<const OpInfo*>& all_ops() {
   static const std::vector<const OpInfo*> all = [] {
     std::vector<const OpInfo*> list;
-    for (const auto* table : {&elementwise_ops(), &reduction_ops(), &layout_ops(), &norm_ops(), &loss_ops(), &matrix_ops()})
+    for (const auto* table : {&elementwise_ops(), &reduction_ops(), &layout_ops(), &norm_ops(), &loss_ops(), &matrix_ops(),
+                              &conv_ops(), &pool_ops(), &attention_ops()})
       for (const OpInfo& info : *table) list.push_back(&info);
     return list;
   }();

@@ -1,5 +1,6 @@
 // The operators of graphs: for each its class, its arity, shape and type inference, torch's name in the dispatcher, and how it is written in
-// Python. Tables by topic: ops_elementwise.cpp, ops_reduction.cpp, ops_layout.cpp, ops_norm.cpp, ops_loss.cpp, ops_matrix.cpp.
+// Python. Tables by topic: ops_elementwise.cpp, ops_reduction.cpp, ops_layout.cpp, ops_norm.cpp, ops_loss.cpp, ops_matrix.cpp, ops_conv.cpp,
+// ops_attention.cpp.
 //
 //   const OpInfo* info = find_op("softmax");
 //   Result<std::vector<TensorType>> types = info->infer({graph.type(x)}, node);
@@ -66,6 +67,9 @@ const std::vector<OpInfo>& layout_ops();
 const std::vector<OpInfo>& norm_ops();
 const std::vector<OpInfo>& loss_ops();
 const std::vector<OpInfo>& matrix_ops();
+const std::vector<OpInfo>& conv_ops();
+const std::vector<OpInfo>& pool_ops();
+const std::vector<OpInfo>& attention_ops();  // and recurrent cells
 
 // Shapes that several operators share.
 Result<std::vector<Dim>> broadcast(const std::vector<TensorType>& in);

@@ -64,7 +64,8 @@ std::vector<int> aligned_place(const TensorType& type, int rank) {
   return place;
 }
 
-Domain::Domain(const Graph& graph, const TensorType& full, const std::vector<bool>& reduced, std::vector<Operand> operands, Names& names)
+Domain::Domain(const Graph& graph, const TensorType& full, const std::vector<bool>& reduced, std::vector<Operand> operands, Names& names,
+               const std::vector<std::string>& hosts)
     : operands_(std::move(operands)) {
   for (int d = 0; d < full.rank(); ++d) {
     const Dim& dim = full.dims[static_cast<std::size_t>(d)];
@@ -89,7 +90,13 @@ Domain::Domain(const Graph& graph, const TensorType& full, const std::vector<boo
                                : last && axes_.size() > 1                     ? "inner"
                                                                               : "extent";
     axis.size = names.take(wanted);
-    axis.host = host_size(graph, operands_, axis.dims);
+    if (hosts.empty()) axis.host = host_size(graph, operands_, axis.dims);
+    else
+      for (int d : axis.dims) {
+        const std::string& each = hosts[static_cast<std::size_t>(d)];
+        const bool sum = axis.dims.size() > 1 && each.find(" / ") != std::string::npos;
+        axis.host += (axis.host.empty() ? "" : " * ") + (sum ? "(" + each + ")" : each);
+      }
     axis.coordinate = names.take(axis.reduced ? std::string("r") + std::to_string(reduced_index) : kCoordinates[std::min<std::size_t>(kept_index, 5)]);
     ++(axis.reduced ? reduced_index : kept_index);
   }

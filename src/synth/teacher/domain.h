@@ -45,8 +45,10 @@ struct Axis {
 
 class Domain {
  public:
-  // `reduced` has an entry for each axis of `full`. Axes of size 1 that no operand needs vanish.
-  Domain(const Graph& graph, const TensorType& full, const std::vector<bool>& reduced, std::vector<Operand> operands, Names& names);
+  // `reduced` has an entry for each axis of `full`. Axes of size 1 that no operand needs vanish. `hosts`: host expressions of the axes' sizes
+  // where they are not those of an operand's axes (a channel axis taken as groups and channels of a group).
+  Domain(const Graph& graph, const TensorType& full, const std::vector<bool>& reduced, std::vector<Operand> operands, Names& names,
+         const std::vector<std::string>& hosts = {});
   const std::vector<Axis>& axes() const { return axes_; }
   const std::vector<Operand>& operands() const { return operands_; }
   bool covers(std::size_t operand) const;                     // it has every axis: its offset is that of the full tensor

@@ -102,6 +102,9 @@ const char* index_word(const Writer& writer) {
   return words[static_cast<std::size_t>(writer.style().names) % 3];
 }
 
+// blockIdx.x in the type of indices, so that products with it do not overflow.
+std::string block_index(const Writer& writer) { return writer.style().wide_index ? "static_cast<int64_t>(blockIdx.x)" : "blockIdx.x"; }
+
 int indent_of(const Writer& writer) { return writer.style().tabs_of_two ? 2 : 4; }
 
 // Number of elements as a size argument; the host expression of the largest operand, or the product of the axes.
@@ -122,7 +125,7 @@ class Simple final : public Schedule {
     count_size(graph, region, unit, domain, !flat(graph, region));
     MC_ASSIGN_OR_RETURN(const Element e, element(graph, region, unit, writer, domain, at, {}));
     const int in = indent_of(writer);
-    const std::string formula = writer.style().wide_index ? "static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x" : "blockIdx.x * blockDim.x + threadIdx.x";
+    const std::string formula = block_index(writer) + " * blockDim.x + threadIdx.x";
     std::string body = fmt::format("const {} {} = {};\n", writer.index_type(), at, formula);
     body += writer.style().early_return ? fmt::format("if ({} >= n) return;\n{}", at, e.text)
                                         : fmt::format("if ({} < n) {{\n{}}}\n", at, indented(e.text, in));
@@ -154,7 +157,7 @@ class GridStride final : public Schedule {
     const int in = indent_of(writer);
     const char* type = writer.index_type();
     const bool named = writer.style().names == 2;
-    const std::string start = writer.style().wide_index ? "static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x" : "blockIdx.x * blockDim.x + threadIdx.x";
+    const std::string start = block_index(writer) + " * blockDim.x + threadIdx.x";
     std::string body;
     if (named) body = fmt::format("const {} stride = gridDim.x * blockDim.x;\n", type);
     const std::string step = named ? "stride" : "gridDim.x * blockDim.x";
@@ -189,8 +192,8 @@ class Unrolled final : public Schedule {
     const int in = indent_of(writer), items = writer.draw().choose({2, 4, 8});
     const char* type = writer.index_type();
     const std::string items_name = writer.unique("kItemsPerThread");
-    std::string body = fmt::format("const {} base = {}blockIdx.x{} * blockDim.x * {} + threadIdx.x;\n#pragma unroll\n", type,
-                                   writer.style().wide_index ? "static_cast<int64_t>(" : "", writer.style().wide_index ? ")" : "", items_name);
+    const std::string first = fmt::format("{} * blockDim.x * {} + threadIdx.x", block_index(writer), items_name);
+    std::string body = fmt::format("const {} base = {};\n#pragma unroll\n", type, first);
     body += fmt::format("for (int k = 0; k < {}; ++k) {{\n", items_name);
     std::string inner = fmt::format("const {} {} = base + k * blockDim.x;\n", type, at);
     inner += fmt::format("if ({} < n) {{\n{}}}\n", at, indented(e.text, in));
@@ -203,7 +206,7 @@ class Unrolled final : public Schedule {
     launch.grid_size = (n + per - 1) / per;
     unit.kernel(unit.kernel_name(), unit.all_pointers(), unit.all_sizes(), indented(body, in), launch,
                 fmt::format("{}, {} elements per thread", region_words(graph, region), items));
-    unit.facts().indices.push_back({"base", fmt::format("blockIdx.x * blockDim.x * {} + threadIdx.x", items_name), "first element of the thread"});
+    unit.facts().indices.push_back({"base", first, "first element of the thread"});
     unit.facts().indices.push_back({at, "base + k * blockDim.x", "its elements, a block apart"});
     unit.facts().bounds.push_back(at + " < n");
     tell(unit.facts(), e);
@@ -280,8 +283,8 @@ class Vectorised final : public Schedule {
     }
     MC_ASSIGN_OR_RETURN(const std::string last, one([&](int v) { return unit.tensor(v) + "[j]"; },
                                                     [&](int v, const std::string& value) { return fmt::format("{}[j] = {};\n", unit.tensor(v), value); }, 900));
-    std::string body = fmt::format("const {0} {1} = {2}blockIdx.x{3} * blockDim.x + threadIdx.x;\nconst {0} main = n / {4};\n", type, at,
-                                   writer.style().wide_index ? "static_cast<int64_t>(" : "", writer.style().wide_index ? ")" : "", lanes);
+    const std::string formula = block_index(writer) + " * blockDim.x + threadIdx.x";
+    std::string body = fmt::format("const {0} {1} = {2};\nconst {0} main = n / {3};\n", type, at, formula, lanes);
     body += fmt::format("if ({} < main) {{\n{}}}\n", at, indented(loads + work + stores, in));
     body += writer.comment(fmt::format("the last n % {} elements", lanes), 0);
     body += fmt::format("const {} j = main * {} + {};\nif (j < n) {{\n{}}}\n", type, lanes, at, indented(last, in));
@@ -292,7 +295,7 @@ class Vectorised final : public Schedule {
     launch.grid_size = (widest(graph, region).numel() / lanes + lanes - 1 + launch.block_size - 1) / launch.block_size;
     unit.kernel(unit.kernel_name(), unit.all_pointers(), unit.all_sizes(), indented(body, in), launch,
                 fmt::format("{}, {} elements per thread in one {} access", region_words(graph, region), lanes, vector));
-    unit.facts().indices.push_back({at, "blockIdx.x * blockDim.x + threadIdx.x", fmt::format("one vector of {} elements", lanes)});
+    unit.facts().indices.push_back({at, formula, fmt::format("one vector of {} elements", lanes)});
     unit.facts().indices.push_back({"j", fmt::format("main * {} + {}", lanes, at), "an element of the tail"});
     unit.facts().bounds = {at + " < main", "j < n"};
     unit.facts().accesses = std::move(accesses);
@@ -325,8 +328,8 @@ class Rows final : public Schedule {
     std::string body = "const int col = blockIdx.x * blockDim.x + threadIdx.x;\n";
     body += fmt::format("if (col >= {}) return;\n", columns);
     body += fmt::format("for (int row = blockIdx.y; row < {}; row += gridDim.y) {{\n", rows);
-    body += indented(fmt::format("const {} {} = {}row{} * {} + col;\n", type, at, writer.style().wide_index ? "static_cast<int64_t>(" : "",
-                                 writer.style().wide_index ? ")" : "", columns) + e.text, in) + "}\n";
+    const std::string formula = fmt::format("{} * {} + col", writer.style().wide_index ? "static_cast<int64_t>(row)" : "row", columns);
+    body += indented(fmt::format("const {} {} = {};\n", type, at, formula) + e.text, in) + "}\n";
     Launch launch;
     launch.block = std::to_string(std::min(writer.style().threads, 256));
     launch.block_size = std::min(writer.style().threads, 256);
@@ -335,7 +338,7 @@ class Rows final : public Schedule {
     unit.kernel(unit.kernel_name(), unit.all_pointers(), unit.all_sizes(), indented(body, in), launch,
                 region_words(graph, region) + ": columns along x, rows along y");
     unit.facts().indices.push_back({"col", "blockIdx.x * blockDim.x + threadIdx.x", "column"});
-    unit.facts().indices.push_back({at, "row * " + columns + " + col", "element of the result"});
+    unit.facts().indices.push_back({at, formula, "element of the result"});
     unit.facts().loops.push_back({"row", "blockIdx.y", rows, "gridDim.y", "rows, gridDim.y apart"});
     unit.facts().bounds = {"col < " + columns, "row < " + rows};
     tell(unit.facts(), e);

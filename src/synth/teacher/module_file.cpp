@@ -4,7 +4,6 @@
 #include <set>
 
 #include "synth/graph/ops.h"
-#include "synth/graph/print.h"
 #include "synth/graph/python_text.h"
 
 namespace musacoder::synth {
@@ -89,7 +88,7 @@ class Forward {
 
 }  // namespace
 
-std::string module_file(const Graph& graph, const std::vector<Part>& parts, Writer& writer) {
+std::string module_file(const Graph& graph, const InitText& init, const std::vector<Part>& parts, Writer& writer) {
   const CodeStyle& style = writer.style();
   std::string kernels, declarations, declared_list, functions;
   for (const Part& part : parts) {
@@ -130,7 +129,6 @@ std::string module_file(const Graph& graph, const std::vector<Part>& parts, Writ
     text += "def build():\n" + indented("return " + call + "\n", 4) + "\n\n" + extension + " = build()\n\n\n";
   }
 
-  const InitText init = init_text(graph);
   text += "class ModelNew(nn.Module):\n";
   if (!init.body.empty() || !init.arguments.empty())
     text += fmt::format("    def __init__(self{}):\n        super().__init__()\n{}\n", init.arguments, indented(init.body, 8));

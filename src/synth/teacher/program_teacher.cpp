@@ -4,6 +4,7 @@
 #include <set>
 
 #include "synth/teacher/derivation.h"
+#include "synth/teacher/lower.h"
 #include "synth/teacher/module_file.h"
 #include "synth/teacher/plan.h"
 #include "synth/teacher/schedule.h"
@@ -18,7 +19,7 @@ std::vector<const Schedule*> takers(const Graph& graph, const Region& region) {
   return all;
 }
 
-Result<Answer> write(const Graph& graph, const std::vector<Step>& plan, const std::vector<const Schedule*>& chosen, std::uint64_t seed,
+Result<Answer> write(const Graph& graph, const Graph& task, const std::vector<Step>& plan, const std::vector<const Schedule*>& chosen, std::uint64_t seed,
                      bool derive) {
   Writer writer(code_style_of(seed), seed);
   Answer answer;
@@ -35,8 +36,8 @@ Result<Answer> write(const Graph& graph, const std::vector<Step>& plan, const st
     }
     parts.push_back(std::move(part));
   }
-  answer.file = module_file(graph, parts, writer);
-  if (derive) answer.derivation = derivation_text(graph, answer.kernels, seed);
+  answer.file = module_file(graph, init_text(task), parts, writer);
+  if (derive) answer.derivation = derivation_text(task, answer.kernels, seed);
   return answer;
 }
 
@@ -48,27 +49,31 @@ const Schedules& all_schedules() {
     add_elementwise_schedules(list);
     add_reduction_schedules(list);
     add_row_schedules(list);
-    add_norm_schedules(list);
     add_layout_schedules(list);
-    add_loss_schedules(list);
     add_matrix_schedules(list);
+    add_conv_schedules(list);
+    add_pool_schedules(list);
+    add_attention_schedules(list);
+    add_scan_schedules(list);
     return list;
   }();
   return all;
 }
 
 std::size_t ways(const Graph& graph) {
-  const Result<std::vector<Step>> plan = plan_graph(graph, {});
+  const Result<Graph> plain = lower(graph);
+  if (!plain) return 0;
+  const Result<std::vector<Step>> plan = plan_graph(*plain, {});
   if (!plan) return 0;
   std::size_t all = 1;
   for (const Step& step : *plan)
-    if (!step.view) all = std::min<std::size_t>(all * takers(graph, step.region).size(), 1000);
+    if (!step.view) all = std::min<std::size_t>(all * takers(*plain, step.region).size(), 1000);
   return all;
 }
 
 Result<std::vector<Answer>> ProgramTeacher::answer(const TaskItem& task, const AnswerRequest& request) {
   if (!task.graph) return fail(Code::kUnsupported, "the program teacher answers tasks of generators only: it needs their graph");
-  const Graph& graph = *task.graph;
+  MC_ASSIGN_OR_RETURN(const Graph graph, lower(*task.graph));
   if (graph.nodes.empty()) return fail(Code::kUnsupported, "nothing is computed");
   Seeded draw(mix(request.seed, "teacher"));
   std::vector<Answer> answers;
@@ -86,7 +91,7 @@ Result<std::vector<Answer>> ProgramTeacher::answer(const TaskItem& task, const A
     }
     if (chosen.empty()) return fail(Code::kUnsupported, "only views: there is nothing to compute in a kernel");
     if (!known.insert(key).second && attempt < 8 * request.most) continue;
-    MC_ASSIGN_OR_RETURN(Answer answer, write(graph, plan, chosen, draw.next(), request.derive));
+    MC_ASSIGN_OR_RETURN(Answer answer, write(graph, *task.graph, plan, chosen, draw.next(), request.derive));
     answers.push_back(std::move(answer));
   }
   return answers;

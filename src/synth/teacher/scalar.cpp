@@ -271,7 +271,7 @@ Status ScalarCode::add(int index) {
     operands.push_back(name(v));
   }
   MC_ASSIGN_OR_RETURN(const std::string text, scalar_expression(graph_, node, operands));
-  static const char* const kBases[] = {"t", "v", "r"};
+  static const char* const kBases[] = {"t", "v", "s"};
   const std::string base = kBases[static_cast<std::size_t>(writer_.style().names) % 3];
   const std::string local = fmt::format("{}{}", base, counter_++);
   lines_.push_back(fmt::format("const {} {} = {};", Writer::compute_type(graph_.type(node.outputs[0]).dtype), local, text));

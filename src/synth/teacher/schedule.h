@@ -59,10 +59,12 @@ using Schedules = std::vector<std::unique_ptr<Schedule>>;
 void add_elementwise_schedules(Schedules& all);
 void add_reduction_schedules(Schedules& all);
 void add_row_schedules(Schedules& all);
-void add_norm_schedules(Schedules& all);
 void add_layout_schedules(Schedules& all);
-void add_loss_schedules(Schedules& all);
 void add_matrix_schedules(Schedules& all);
+void add_conv_schedules(Schedules& all);
+void add_pool_schedules(Schedules& all);
+void add_attention_schedules(Schedules& all);
+void add_scan_schedules(Schedules& all);
 const Schedules& all_schedules();
 
 }  // namespace musacoder::synth

@@ -113,7 +113,7 @@ void UnitText::scratch(const std::string& name, DType dtype, const std::string& 
 
 std::vector<UnitText::Pointer> UnitText::all_pointers() const {
   std::vector<Pointer> all;
-  for (int v : region_.inputs) all.push_back({v});
+  for (int v : region_.inputs) all.push_back({v, {}, changed_.count(v) != 0});
   for (int v : region_.outputs) all.push_back({v, {}, true});
   return all;
 }
@@ -146,10 +146,11 @@ void UnitText::kernel(const std::string& name, const std::vector<Pointer>& point
     if (!p.write) facts.reads += (facts.reads.empty() ? "" : ", ") + tensor_name;
   }
   for (const std::string& s : sizes) {
+    if (replace_word(body, s, "") == body) continue;  // an axis of which only the stride of others is needed
     const auto it = std::find_if(sizes_.begin(), sizes_.end(), [&](const Size& own) { return own.name == s; });
     parameters += fmt::format(", {} {}", it == sizes_.end() ? "int" : it->type, s);
     arguments += ", " + s;
-    if (it != sizes_.end()) facts.sizes.push_back(fmt::format("{} = {}", s, it->value));
+    if (it != sizes_.end() && it->value >= 0) facts.sizes.push_back(fmt::format("{} = {}", s, it->value));
   }
   unit_.kernels += writer_.comment(comment, 0);
   std::string head = fmt::format("__global__ void {}({}) {{\n", name, parameters);
@@ -221,7 +222,7 @@ Unit UnitText::finish(const std::string& schedule) {
   std::string body;
   for (int v : region_.inputs) body += writer_.checks(tensor(v), graph_.type(v).dtype);
   for (int v : region_.inputs)
-    if (!graph_.type(v).contiguous) body += fmt::format("{0} = {0}.contiguous();\n", tensor(v));
+    if (!graph_.type(v).contiguous && strided_.count(v) == 0) body += fmt::format("{0} = {0}.contiguous();\n", tensor(v));
   for (int v : region_.outputs) body += allocation(v);
   for (const Size& s : sizes_)
     if (s.host != s.name) body += fmt::format("const {} {} = {};\n", s.type, s.name, s.host);

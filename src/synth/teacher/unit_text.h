@@ -6,6 +6,7 @@
 //   return u.finish("row_reduce.block");
 #pragma once
 
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,6 +33,7 @@ class UnitText {
   std::string kernel_name() const { return base_ + "_kernel"; }
   // Host lines before the launches; a variable that the kernels may take.
   void line(const std::string& text) { host_ += text + "\n"; }
+  // `value` for the task's sizes; −1 where it does not follow from them (a stride).
   void size(const std::string& name, const std::string& host, std::int64_t value);
   void sizes_of(const Domain& domain);
   // An integer or float that Python passes: extra argument `name` of `type`, Python expression.
@@ -50,6 +52,10 @@ class UnitText {
   };
   void kernel(const std::string& name, const std::vector<Pointer>& pointers, const std::vector<std::string>& sizes, const std::string& body,
               const Launch& launch, const std::string& comment);
+  // An argument that the kernel writes to as well: running statistics.
+  void changes(int value) { changed_.insert(value); }
+  // An argument that is read through its strides: no contiguous() for it.
+  void keep_strides(int value) { strided_.insert(value); }
   std::vector<Pointer> all_pointers() const;             // region inputs, then results
   std::vector<std::string> all_sizes() const;
   std::string index_variable(const char* shape) const;   // word for "idx", by style
@@ -71,6 +77,7 @@ class UnitText {
   std::string base_, host_, launches_, parameters_;
   std::map<int, std::string> tensors_, shapes_;
   std::string scratches_;
+  std::set<int> changed_, strided_;
   std::vector<Size> sizes_;
 };
 

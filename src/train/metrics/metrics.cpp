@@ -9,9 +9,7 @@
 #include <nlohmann/json.hpp>
 
 namespace musacoder::train {
-namespace {
 
-// The lines of steps that are done; a line that a killed process left unfinished goes too.
 Status drop_later_lines(const std::string& path, std::int64_t done) {
   if (!base::exists(path)) return ok();
   MC_ASSIGN_OR_RETURN(const std::string text, base::read_file(path, 4ull << 30));
@@ -28,8 +26,6 @@ Status drop_later_lines(const std::string& path, std::int64_t done) {
   }
   return kept == text ? ok() : base::write_file_atomic(path, kept);
 }
-
-}  // namespace
 
 Result<Metrics> Metrics::open(const std::string& run_dir, const MetricsOptions& options) {
   MC_RETURN_IF_ERROR(base::make_dirs(run_dir));

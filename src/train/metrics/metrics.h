@@ -29,6 +29,10 @@ struct MetricsOptions {
   base::Clock* clock = &base::real_clock();
 };
 
+// Leaves of a file of JSON lines those whose "step" is at most `done`; a line that a killed process left
+// unfinished goes too. No file: nothing.
+Status drop_later_lines(const std::string& path, std::int64_t done);
+
 class Metrics {
  public:
   static Result<Metrics> open(const std::string& run_dir, const MetricsOptions& options);

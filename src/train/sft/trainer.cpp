@@ -1,13 +1,12 @@
 #include "train/sft/trainer.h"
 
-#include <ATen/CPUGeneratorImpl.h>
-
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "base/log.h"
 #include "base/subprocess.h"
-#include "train/sft/stop_signal.h"
+#include "train/run/run_state.h"
+#include "train/run/stop_signal.h"
 
 namespace musacoder::train {
 namespace {
@@ -17,49 +16,47 @@ constexpr const char* kFixedKeys[] = {"model.type",  "run.seed",        "data.le
                                       "data.window", "mixture.weights", "mixture.shares", "train.batch_rows",
                                       "lora.rank",   "lora.alpha",      "lora.targets"};
 
-std::string fixed_config(SftConfig config) {
-  const nlohmann::json all = config_json(sft_keys(config));
+nlohmann::ordered_json config_of(SftConfig config) {
   nlohmann::ordered_json out = nlohmann::ordered_json::object();
+  const nlohmann::json all = config_json(sft_keys(config));
   for (const auto& [key, value] : all.items()) out[key] = value;
-  return out.dump();
-}
-
-Status check_fixed(const std::string& now, const std::string& then, const std::string& where) {
-  const auto mine = nlohmann::json::parse(now), theirs = nlohmann::json::parse(then);
-  for (const char* key : kFixedKeys)
-    if (mine.value(key, nlohmann::json()) != theirs.value(key, nlohmann::json()))
-      return fail(
-          Code::kInvalidArgument,
-          "{} was written with {} = {}, and now it is {}: the run could not go on as it began; set it back, "
-          "or name another run.dir",
-          where, key, theirs.value(key, nlohmann::json()).dump(), mine.value(key, nlohmann::json()).dump());
-  return ok();
-}
-
-std::string random_state() {
-  const at::Tensor state = at::detail::getDefaultCPUGenerator().get_state().contiguous();
-  const auto* bytes = state.const_data_ptr<std::uint8_t>();
-  std::string out;
-  for (std::int64_t i = 0; i < state.numel(); ++i) out += fmt::format("{:02x}", bytes[i]);
   return out;
 }
 
-void set_random_state(const std::string& hex) {
-  at::Generator generator = at::detail::getDefaultCPUGenerator();
-  at::Tensor state = generator.get_state().clone();
-  if (hex.size() != static_cast<std::size_t>(state.numel()) * 2) return;  // another libtorch's
-  auto* bytes = state.mutable_data_ptr<std::uint8_t>();
-  for (std::int64_t i = 0; i < state.numel(); ++i)
-    bytes[i] =
-        static_cast<std::uint8_t>(std::stoi(hex.substr(static_cast<std::size_t>(2 * i), 2), nullptr, 16));
-  generator.set_state(state);
+nlohmann::ordered_json state_json(const RunState& state) {
+  return {{"step", state.step},
+          {"epoch", state.epoch},
+          {"row", state.row},
+          {"optimizer_steps", state.optimizer_steps},
+          {"skipped", state.skipped},
+          {"tokens", state.tokens},
+          {"loss_tokens", state.loss_tokens},
+          {"examples", state.examples},
+          {"data", state.data},
+          {"config", state.config},
+          {"random", state.random}};
 }
 
-std::string duration(double seconds) {
-  const auto s = static_cast<std::int64_t>(seconds + 0.5);
-  if (s < 60) return fmt::format("{} s", s);
-  if (s < 3600) return fmt::format("{}:{:02} min", s / 60, s % 60);
-  return fmt::format("{}:{:02} h", s / 3600, s % 3600 / 60);
+Result<RunState> read_state(const std::string& checkpoint) {
+  MC_ASSIGN_OR_RETURN(const auto json, RunFolder::read(checkpoint));
+  try {
+    RunState out;
+    const std::pair<const char*, std::int64_t*> numbers[] = {{"step", &out.step},
+                                                             {"epoch", &out.epoch},
+                                                             {"row", &out.row},
+                                                             {"optimizer_steps", &out.optimizer_steps},
+                                                             {"skipped", &out.skipped},
+                                                             {"tokens", &out.tokens},
+                                                             {"loss_tokens", &out.loss_tokens},
+                                                             {"examples", &out.examples}};
+    for (const auto& [name, value] : numbers) *value = json.at(name).get<std::int64_t>();
+    out.data = json.at("data").get<std::uint64_t>();
+    out.config = json.at("config");
+    out.random = json.at("random").get<std::string>();
+    return out;
+  } catch (const nlohmann::json::exception& error) {
+    return fail(Code::kInvalidArgument, "{}/trainer.json: {}", checkpoint, error.what());
+  }
 }
 
 std::size_t parts(std::size_t count, std::size_t of) { return (count + of - 1) / of; }
@@ -77,7 +74,7 @@ Trainer::Trainer(const SftConfig& config, Dataset data, std::optional<Dataset> e
       rows_{config.length, config.packing, config.window},
       folder_(config.run_dir) {
   state_.data = data_.fingerprint();
-  state_.config = fixed_config(config);
+  state_.config = config_of(config);
   if (eval_) eval_plan_ = plan_in_order(*eval_, rows_);
   std::int64_t steps = config.steps;
   if (steps == 0)
@@ -130,8 +127,8 @@ Status Trainer::resume() {
   if (first()) folder_.clean();
   MC_ASSIGN_OR_RETURN(const std::string newest, folder_.newest());
   if (newest.empty()) return ok();
-  MC_ASSIGN_OR_RETURN(RunState state, RunFolder::read(newest));
-  MC_RETURN_IF_ERROR(check_fixed(state_.config, state.config, newest));
+  MC_ASSIGN_OR_RETURN(RunState state, read_state(newest));
+  MC_RETURN_IF_ERROR(check_fixed(state_.config, state.config, kFixedKeys, newest));
   if (state.data != state_.data)
     return fail(Code::kInvalidArgument,
                 "{} was trained on other data than data.train now gives (files, tokenizer, template or "
@@ -235,7 +232,7 @@ Status Trainer::checkpoint() {
   Status status = ok();
   if (first()) {
     bool began = false;
-    status = folder_.write(state_, model_.bytes_to_save(), [&](const std::string& to) {
+    status = folder_.write(state_.step, state_json(state_), model_.bytes_to_save(), [&](const std::string& to) {
       began = true;
       return model_.save(to);
     });
@@ -310,7 +307,7 @@ Status Trainer::after_step(const StepResult& result, double seconds) {
                                  schedule_.steps, result.loss, lr, rate);
   for (const auto& [name, value] : extra_) line += fmt::format("  {} {:.4f}", name, value);
   if (!extra_.empty()) progress_->print(line);
-  progress_->update(line + fmt::format("  {} left", duration(seconds * static_cast<double>(schedule_.steps -
+  progress_->update(line + fmt::format("  {} left", short_duration(seconds * static_cast<double>(schedule_.steps -
                                                                                            state_.step))));
   extra_.clear();
   return ok();

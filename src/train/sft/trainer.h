@@ -11,6 +11,7 @@
 #pragma once
 
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 
@@ -19,12 +20,22 @@
 #include "train/data/dataset.h"
 #include "train/data/plan.h"
 #include "train/metrics/metrics.h"
-#include "train/schedule.h"
-#include "train/sft/run_folder.h"
+#include "train/run/schedule.h"
+#include "train/run/run_folder.h"
 #include "train/sft/sft.h"
-#include "train/sft/trained_model.h"
+#include "train/run/trained_model.h"
 
 namespace musacoder::train {
+
+// Where a run stands, besides its tensors.
+struct RunState {
+  std::int64_t step = 0, epoch = 0, row = 0;  // the next row, in its epoch
+  std::int64_t optimizer_steps = 0, skipped = 0;
+  std::int64_t tokens = 0, loss_tokens = 0, examples = 0;  // trained so far
+  std::uint64_t data = 0;                                  // Dataset::fingerprint()
+  nlohmann::ordered_json config;                           // config_json()
+  std::string random;                                      // random_state()
+};
 
 class Trainer {
  public:
