@@ -25,7 +25,7 @@ struct Options {
 
 int refused = 0;
 
-void write(const GeneratedTask& task, const Options& options) {
+void write(const DrawnTask& task, const Options& options) {
   ProgramTeacher teacher;
   const auto answers = teacher.answer({task.file, task.graph}, {.seed = task.seed, .most = options.answers, .derive = options.derive});
   if (!answers) {

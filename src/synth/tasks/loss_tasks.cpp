@@ -20,12 +20,11 @@ void regression(GraphBuilder& b, Seeded& draw, std::string& summary) {
 
 void binary(GraphBuilder& b, Seeded& draw, std::string& summary) {
   const std::vector<Dim> dims = draw_shape_small(b, draw, 2);
-  const char* op = draw.choose({"bce_with_logits", "soft_margin_loss", "hinge_embedding_loss"});
+  const char* op = draw.choose({"bce_with_logits", "soft_margin_loss"});
   const bool logits = std::string(op) == "bce_with_logits";
   const int x = b.input("predictions", DType::kF32, dims);
   const int y = b.input("targets", DType::kF32, dims, logits ? Fill::kUniform : Fill::kSign);
   Attrs attrs = reduction_of(draw);
-  if (std::string(op) == "hinge_embedding_loss" && draw.chance(0.5)) attrs["margin"] = draw.choose({0.5, 2.0});
   b.output(b.op(op, {x, y}, attrs));
   summary = fmt::format("The {} of predictions for {} targets.", words(op), logits ? "soft" : "signed");
 }

@@ -141,12 +141,12 @@ Result<Graph> used_part(const Graph& graph) {
 
 }  // namespace
 
-Result<GeneratedTask> random_task(std::uint64_t seed, const RandomKnobs& knobs) {
+Result<DrawnTask> random_task(std::uint64_t seed, const RandomKnobs& knobs) {
   if (knobs.ranks.empty() || knobs.dtypes.empty() || knobs.least_nodes < 1 || knobs.most_nodes < knobs.least_nodes)
     return fail(Code::kInvalidArgument, "random graphs need ranks, dtypes and 1 <= least_nodes <= most_nodes");
   GraphBuilder builder;
   Seeded draw(mix(seed, "random graph"));
-  GeneratedTask task;
+  DrawnTask task;
   Growth(builder, draw, knobs).grow(task.summary);
   MC_ASSIGN_OR_RETURN(const Graph all, builder.build());
   MC_ASSIGN_OR_RETURN(task.graph, used_part(all));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "synth/graph/print.h"
 
@@ -23,10 +24,10 @@ const Archetype* find_archetype(std::string_view name) {
   return it == archetypes().end() ? nullptr : &*it;
 }
 
-Result<GeneratedTask> make_task(const Archetype& archetype, std::uint64_t seed) {
+Result<DrawnTask> make_task(const Archetype& archetype, std::uint64_t seed) {
   GraphBuilder builder;
   Seeded draw(mix(seed, archetype.name));
-  GeneratedTask task;
+  DrawnTask task;
   archetype.make(builder, draw, task.summary);
   MC_ASSIGN_OR_RETURN(task.graph, builder.build());
   task.file = print_task(task.graph, style_of(mix(seed, "print")), task.summary);
@@ -36,6 +37,45 @@ Result<GeneratedTask> make_task(const Archetype& archetype, std::uint64_t seed) 
   task.seed = seed;
   task.level = task.family == "network" ? 3 : task.graph.nodes.size() > 1 ? 2 : 1;
   return task;
+}
+
+Result<std::vector<DrawnTask>> draw_tasks(const DrawConfig& config) {
+  static const std::set<std::string> kOften = {"conv", "reduction", "norm", "softmax", "broadcast", "indexing"};
+  std::vector<const Archetype*> round;
+  std::set<std::string> known_families;
+  for (const Archetype& archetype : archetypes()) {
+    known_families.insert(archetype.family);
+    const auto& only = config.families;
+    if (!only.empty() && std::count(only.begin(), only.end(), archetype.family) == 0) continue;
+    round.push_back(&archetype);
+    if (kOften.count(archetype.family) != 0) round.push_back(&archetype);
+  }
+  for (const std::string& family : config.families)
+    if (known_families.count(family) == 0) {
+      std::string all;
+      for (const std::string& known : known_families) all += (all.empty() ? "" : ", ") + known;
+      return fail(Code::kInvalidArgument, "there is no family '{}'; there are {}", family, all);
+    }
+  Seeded draw(mix(config.seed, "draw tasks"));
+  std::vector<DrawnTask> tasks;
+  std::set<std::string> hashes;
+  const double random_share = config.families.empty() ? config.random_share : 0.0;
+  std::size_t next = round.size(), in_vain = 0;
+  while (tasks.size() < config.count && in_vain < 200 + config.count) {
+    if (next >= round.size()) {
+      draw.shuffle(round);
+      next = 0;
+    }
+    const std::uint64_t seed = draw.next() >> 16;
+    Result<DrawnTask> task = draw.chance(random_share) ? random_task(seed) : make_task(*round[next++], seed);
+    if (!task || !hashes.insert(canonical_hash(task->graph, true)).second) {
+      ++in_vain;
+      continue;
+    }
+    in_vain = 0;
+    tasks.push_back(std::move(*task));
+  }
+  return tasks;
 }
 
 DType draw_float(Seeded& draw) {

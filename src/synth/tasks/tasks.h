@@ -1,10 +1,10 @@
 // Generators of tasks: archetypes in seven domains with variants of type, shape, broadcast, axis, memory layout and range drawn from a seed, and
 // random operator graphs.
 //
-//   Result<GeneratedTask> task = make_task(*find_archetype("reduction.along_axis"), 42);
+//   Result<DrawnTask> task = make_task(*find_archetype("reduction.along_axis"), 42);
 //   task->file        // Python, in KernelBench's form
 //   task->graph       // what the programmatic teacher reads
-//   Result<GeneratedTask> other = random_task(7, {.most_nodes = 8});
+//   Result<DrawnTask> other = random_task(7, {.most_nodes = 8});
 //
 // The domains are those of the MusaCoder paper's taxonomy (arXiv 2606.04847, App. F). One seed gives one task, on every machine.
 // Adding an archetype: a function in the file of its domain, and a row in the table below it.
@@ -43,7 +43,7 @@ const std::vector<Archetype>& network_archetypes();
 const std::vector<Archetype>& archetypes();
 const Archetype* find_archetype(std::string_view name);
 
-struct GeneratedTask {
+struct DrawnTask {
   std::string file;
   Graph graph;
   std::string domain, family, archetype, summary;
@@ -52,7 +52,7 @@ struct GeneratedTask {
 };
 
 // kInvalidArgument where the seed's draw does not fit together (the next seed may).
-Result<GeneratedTask> make_task(const Archetype& archetype, std::uint64_t seed);
+Result<DrawnTask> make_task(const Archetype& archetype, std::uint64_t seed);
 
 // Knobs of random graphs.
 struct RandomKnobs {
@@ -63,7 +63,19 @@ struct RandomKnobs {
   double layout_operators = 0.1;
   std::vector<std::string> include;  // only these operators where given
 };
-Result<GeneratedTask> random_task(std::uint64_t seed, const RandomKnobs& knobs = {});
+Result<DrawnTask> random_task(std::uint64_t seed, const RandomKnobs& knobs = {});
+
+// A set of tasks, each graph with its sizes once.
+struct DrawConfig {
+  std::size_t count = 100;
+  std::uint64_t seed = 1;
+  std::vector<std::string> families;  // only these; empty: all
+  double random_share = 0.15;         // of random graphs, where `families` is empty
+};
+// Every archetype in turn, in another order each round; those of families in which untrained models are weak (convolutions, reductions, norms,
+// softmax, broadcasts, indexing: arXiv 2606.04847 §3.1.2) twice a round. Fewer than `count` only where too few are distinct.
+// kInvalidArgument names a family that there is not.
+Result<std::vector<DrawnTask>> draw_tasks(const DrawConfig& config);
 
 // Draws that the domains share.
 DType draw_float(Seeded& draw);                                        // mostly float32
