@@ -71,9 +71,10 @@ struct CampaignProgress {
 };
 
 struct CampaignHooks {
-  std::function<void(const Attempt&)> attempt{};            // each as it ends; one at a time
-  std::function<void(const CampaignProgress&)> progress{};  // when something changed; one at a time
-  std::function<bool()> stop{};                             // asked often; true ends it as the deadline does
+  std::function<void(const Attempt&)> attempt{};  // each as it ends; one at a time
+  std::function<void(const CampaignProgress&)>
+      progress{};                // when something changed, and twice a second; one at a time
+  std::function<bool()> stop{};  // asked often; true ends it as the deadline does
 };
 
 struct CampaignEnd {
