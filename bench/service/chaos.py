@@ -270,7 +270,8 @@ def run(options, folder, own_disk, report):
         fill = own_disk and options.fill
         while time.monotonic() < storm_end and (ended := cluster.ended()) < len(jobs):
             time.sleep(chance.uniform(*options.pause))
-            if fill and ended > len(jobs) * 0.3:
+            # Jobs are on their way by then, however slow the machine is.
+            if fill and (ended > len(jobs) * 0.3 or time.monotonic() > storm_end - options.storm / 2):
                 fill = False
                 print("# the disk is full", file=sys.stderr)
                 filler(folder, options.fill)

@@ -117,6 +117,30 @@ Status write_file_atomic(const std::string& path, std::string_view bytes, int mo
   return ok();
 }
 
+Status write_folder(const std::string& path, const std::vector<FolderFile>& files, bool force) {
+  const bool there = exists(path);
+  if (there && !force) return fail(Code::kInvalidArgument, "{} exists; give another place, or -f to write over it", path);
+  const std::string folder = there ? path : fmt::format("{}.partial-{}", path, ::getpid());
+  auto write_all_files = [&]() -> Status {
+    MC_RETURN_IF_ERROR(make_dirs(folder));
+    for (const FolderFile& file : files) {
+      const fs::path place = fs::path(folder) / file.name;
+      MC_RETURN_IF_ERROR(make_dirs(place.parent_path().string()));
+      MC_RETURN_IF_ERROR(write_file_atomic(place.string(), file.text, file.mode));
+    }
+    return ok();
+  };
+  const Status written = write_all_files();
+  if (there) return written;
+  std::error_code error;
+  if (written) fs::rename(folder, path, error);
+  if (!written || error) {
+    (void)remove_tree(folder);
+    return written ? Status(fail(Code::kInternal, "{}: {}", path, error.message())) : written;
+  }
+  return ok();
+}
+
 Status make_dirs(const std::string& path) {
   std::error_code error;
   fs::create_directories(path, error);

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "base/status.h"
 
@@ -45,6 +46,14 @@ Status write_file(const std::string& path, std::string_view bytes, int mode = 06
 Status write_file_atomic(const std::string& path, std::string_view bytes, int mode = 0644);
 // All of `bytes` to a descriptor; retries short writes and EINTR.
 Status write_all(int fd, std::string_view bytes);
+struct FolderFile {
+  std::string name;  // relative to the folder, with folders of its own
+  std::string text;
+  int mode = 0644;
+};
+// A folder with these files. A new one is made beside its place and moved there when it is whole; into one that is there,
+// which `force` allows (else kInvalidArgument), each file is written atomically, and what else it holds stays.
+Status write_folder(const std::string& path, const std::vector<FolderFile>& files, bool force);
 Status make_dirs(const std::string& path);
 Status remove_tree(const std::string& path);
 bool exists(const std::string& path);

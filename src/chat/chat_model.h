@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,7 @@ struct Request {
   std::vector<Message> messages;
   Sampling sampling{};
   base::Deadline deadline = base::Deadline::never();  // retries and waiting included
+  std::function<bool()> cancelled{};                  // asked often; true ends it with kDeadlineExceeded
 };
 
 struct Answer {

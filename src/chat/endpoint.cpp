@@ -120,11 +120,14 @@ class EndpointModel : public ChatModel {
 
   Result<Reply> ask_once(const Request& request) {
     const std::string body = request_body(config_.model, request);
-    MC_ASSIGN_OR_RETURN(Limiter::Turn turn, limiter_.wait(request.deadline));
+    MC_ASSIGN_OR_RETURN(Limiter::Turn turn, limiter_.wait(request.deadline, request.cancelled));
     const double begin = config_.clock->now();
-    auto sent = send({.path = "/chat/completions", .body = dialect_.apply(body)}, request.deadline);
+    auto sent =
+        send({.path = "/chat/completions", .body = dialect_.apply(body), .cancelled = request.cancelled},
+             request.deadline);
     if (!sent && sent.error().code == Code::kInvalidArgument && dialect_.learn(sent.error().message))
-      sent = send({.path = "/chat/completions", .body = dialect_.apply(body)}, request.deadline);
+      sent = send({.path = "/chat/completions", .body = dialect_.apply(body), .cancelled = request.cancelled},
+                  request.deadline);
     if (!sent) return tl::unexpected(sent.error());
     auto reply = reply_from_body(sent->body);
     if (!reply) return fail(reply.error().code, "{}: {}", config_.url, reply.error().message);
@@ -157,12 +160,17 @@ class EndpointModel : public ChatModel {
       } else {
         last = reply.error().message;
         last_code = reply.error().code;
+        if (request.cancelled && request.cancelled()) return reply;
         if (last_code != Code::kUnavailable && last_code != Code::kDeadlineExceeded) return reply;
       }
       if (attempt >= config_.tries) return fail(last_code, "{} ({} tries)", last, attempt);
       if (wait >= deadline.remaining())
         return fail(Code::kDeadlineExceeded, "no time is left to try again: {}", last);
-      config_.clock->sleep(wait);
+      for (double left = wait; left > 0; left -= 0.25) {
+        if (request.cancelled && request.cancelled())
+          return fail(Code::kDeadlineExceeded, "cancelled; {}", last);
+        config_.clock->sleep(std::min(left, 0.25));
+      }
     }
   }
 

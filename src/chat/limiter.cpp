@@ -4,14 +4,14 @@
 
 namespace musacoder::chat {
 
-Result<Limiter::Turn> Limiter::wait(const base::Deadline& deadline) {
+Result<Limiter::Turn> Limiter::wait(const base::Deadline& deadline, const std::function<bool()>& cancelled) {
   const auto late = [] {
     return fail(Code::kDeadlineExceeded, "the time was over before the request's turn");
   };
   std::unique_lock lock(mutex_);
   while (config_.at_a_time > 0 && running_ >= config_.at_a_time) {
     free_.wait_for(lock, std::chrono::milliseconds(200));
-    if (deadline.expired()) return late();
+    if (deadline.expired() || (cancelled && cancelled())) return late();
   }
   ++running_;
   Turn turn(this);
@@ -24,7 +24,7 @@ Result<Limiter::Turn> Limiter::wait(const base::Deadline& deadline) {
     const double now = config_.clock->now(), until = std::max(slot, paused_until_);
     if (until <= now) return turn;
     lock.unlock();  // also before the turn is given back
-    if (until - now > deadline.remaining()) return late();
+    if (until - now > deadline.remaining() || (cancelled && cancelled())) return late();
     config_.clock->sleep(std::min(until - now, 0.5));
     lock.lock();
   }

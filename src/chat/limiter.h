@@ -9,6 +9,7 @@
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <mutex>
 
 #include "base/clock.h"
@@ -38,7 +39,7 @@ class Limiter {
   };
 
   explicit Limiter(LimiterConfig config) : config_(config) {}
-  Result<Turn> wait(const base::Deadline& deadline);
+  Result<Turn> wait(const base::Deadline& deadline, const std::function<bool()>& cancelled = {});
   void pause(double seconds);
 
  private:

@@ -7,7 +7,11 @@
 
 #include "cli/commands.h"
 #include "cli/completion.h"
+#include "cli/data_commands.h"
+#include "cli/factory_command.h"
+#include "cli/generate_commands.h"
 #include "cli/hand_over.h"
+#include "cli/judge_flags.h"
 
 #ifndef MUSACODER_VERSION
 #define MUSACODER_VERSION "0.1.0"
@@ -21,38 +25,6 @@ constexpr const char* kFooter =
     "Exit codes: 0 verified or done, 1 the candidate is at fault, 2 wrong usage, 3 infrastructure, unsupported or\n"
     "inconclusive, 4 the task is at fault.\n"
     "Environment: MUSACODER_RUNTIME, MUSACODER_PYTHON, MUSACODER_CACHE, MUSACODER_NVCC, NO_COLOR.";
-
-void add_judge_options(CLI::App* app, JudgeOptions& options) {
-  app->add_option("--backend", options.backend, "where candidates run: cuda (an NVIDIA GPU), musa (a Moore Threads GPU), vgpu (a GPU in software), auto (cuda where there is one)")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"auto", "vgpu", "cuda", "musa"}));
-  app->add_option("--gpu", options.gpu, "GPU model that vgpu presents; MUSA candidates see an s5000 whatever NVIDIA model is named")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"h200", "a100", "s5000", "s4000", "s80"}));
-  app->add_option("--policy", options.policy, "strict: torch operators are refused; report: they are booked")
-      ->capture_default_str()
-      ->check(CLI::IsMember({"strict", "report"}));
-  app->add_option("--trials", options.trials, "correctness trials (seeds and distributions)")
-      ->capture_default_str()
-      ->check(CLI::Range(5, 100));
-  app->add_option("--seed", options.seed, "seed of the inputs; 0 draws one from the system");
-  app->add_option("--set", options.set, "pin a constant of the task, e.g. --set batch_size=4")->type_name("NAME=VALUE")->allow_extra_args(false);
-  app->add_flag("--full-size", options.full_size, "do not scale shapes down");
-  app->add_option("--work-budget", options.work_budget, "work of one reference call (FLOPs + bytes) after scaling")
-      ->capture_default_str();
-  app->add_flag("!--no-audit", options.audit, "skip the task audit with trivial candidates");
-  app->add_flag("!--no-timing", options.timing, "cuda: do not measure time");
-  app->add_option("--timed-calls", options.timed_calls, "cuda: calls that are timed and verified")->capture_default_str()->check(CLI::Range(2, 1000));
-  app->add_option("--baselines", options.baselines, "cuda: what candidates are timed against: eager, eager_tf32, compile, compile_tf32; none")
-      ->delimiter(',')
-      ->allow_extra_args(false)   // what follows is the task
-      ->capture_default_str()
-      ->check(CLI::IsMember({"eager", "eager_tf32", "compile", "compile_tf32", "none"}));
-  app->add_flag("--sanitize{memcheck}", options.sanitize,
-                "real GPU: once more at reduced sizes below compute-sanitizer (--sanitize=memcheck,racecheck,synccheck; memcheck where none is "
-                "named), or with the virtual GPU's checks where it is not installed");
-  app->add_option("--timeout", options.candidate_seconds, "seconds for one candidate, builds excluded")->capture_default_str();
-}
 
 }  // namespace
 
@@ -357,10 +329,15 @@ int main(int argc, char** argv) {
   convert_app->footer("Example:\n  musacoder model convert SmolLM2-135M-Instruct.Q4_1.gguf smollm2");
   convert_app->callback([&] { code = run_model_convert(convert); });
 
+  add_generate_commands(app, code);
+  add_factory_commands(app, code);
+
   auto* serve_model_app = app.add_subcommand("serve-model", "a language model behind OpenAI's HTTP API (hands over to musacoder-train)");
   serve_model_app->set_help_flag();   // all of it is musacoder-train's
   serve_model_app->prefix_command();
   serve_model_app->callback([&] { code = hand_over("serve-model", serve_model_app->remaining()); });
+
+  add_data_commands(app, code);
 
   std::string shell;
   auto* completion_app = app.add_subcommand("completion", "print a completion script for bash, zsh or fish");

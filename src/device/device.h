@@ -47,7 +47,7 @@ struct GpuState {
 struct SessionLimits {
   std::uint64_t memory_bytes = 4ull << 30;
   std::uint64_t max_warp_instructions = 400'000'000;  // one launch
-  double max_launch_seconds = 20;                     // one launch, wall clock
+  double max_launch_seconds = 20;                     // one launch, time without a core left out
   int threads = 1;                                    // host threads for blocks
 };
 
@@ -56,6 +56,7 @@ class Session {
  public:
   virtual ~Session() = default;
   virtual int take_client_fd() = 0;   // once; the caller closes it
+  virtual pid_t server() const { return -1; }   // the process that executes kernels, where they run on the CPU
   virtual Result<Address> allocate(std::uint64_t bytes, std::string label) = 0;
   virtual Status free(Address address) = 0;
   virtual Status write(Address to, std::span<const std::byte> bytes) = 0;

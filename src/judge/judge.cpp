@@ -227,7 +227,8 @@ class Run {
   bool cancelled() const { return request_.cancelled && request_.cancelled(); }
   base::Deadline deadline(double seconds) const {
     if (cancelled()) return base::Deadline::in(0.1);
-    const double left = config_.candidate_seconds - (seconds_since(begin_) - build_seconds_ - reference_seconds_);
+    const double starved = runner_ ? runner_->starved_seconds() : 0;
+    const double left = config_.candidate_seconds - (seconds_since(begin_) - build_seconds_ - reference_seconds_ - starved);
     return base::Deadline::in(std::max(0.1, std::min(seconds, left)));
   }
 
@@ -404,7 +405,10 @@ void Run::attempt() {
 void Run::stop() {
   exchange_.reset();
   StageTimer timer(verdict_, "stop");
-  if (runner_) runner_->stop();
+  if (runner_) {
+    if (const double starved = runner_->starved_seconds(); starved > 0) verdict_.seconds["starved"] += starved;
+    runner_->stop();
+  }
   runner_.reset();
   session_.reset();
 }
@@ -429,7 +433,8 @@ bool Run::start() {
                      .policy = policy_,
                      .gpu = device().gpu(),
                      .cpu_s = config_.candidate_seconds,
-                     .memory_bytes = config_.candidate_memory_bytes};
+                     .memory_bytes = config_.candidate_memory_bytes,
+                     .device_server = session_->server()};
   spawn.readable.insert(spawn.readable.end(), needs.readable.begin(), needs.readable.end());
   spawn.devices = needs.device_nodes;
   spawn.environment = needs.environment;

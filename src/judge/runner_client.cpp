@@ -17,6 +17,7 @@
 #include "base/files.h"
 #include "base/json_lines.h"
 #include "base/log.h"
+#include "base/starvation.h"
 #include "base/subprocess.h"
 
 namespace musacoder::judge {
@@ -28,6 +29,8 @@ using nlohmann::json;
 constexpr std::size_t kReplyBytes = 4u << 20;    // one line of the runner, docs/protocols.md
 constexpr std::size_t kZygoteBytes = 1u << 20;
 constexpr std::size_t kMaxNames = 1000, kMaxNameBytes = 400, kMaxState = 20000, kMaxBuilds = 256;
+// Time granted to who waits for a core: at most this many times the limit, and nothing below so many seconds.
+constexpr double kMostGrant = 3, kLeastGrant = 0.05;
 
 std::string as_line(const json& value) { return value.dump(-1, ' ', true, json::error_handler_t::replace); }
 
@@ -217,6 +220,9 @@ struct RunnerClient::Impl {
   std::optional<base::JsonLines> lines;
   std::vector<std::string> sandbox;
   std::optional<RunnerExit> exit;
+  pid_t device_server = -1;
+  std::vector<pid_t> processes;      // whose waiting for a core is not the candidate's fault; found at the first call
+  double starved_seconds = 0;
 
   static RunnerReply ended(ReplyKind kind, std::string detail, bool tampering = false) {
     RunnerReply reply;
@@ -245,17 +251,37 @@ struct RunnerClient::Impl {
     return std::nullopt;
   }
 
+  // The next line, until the deadline and as much longer as the candidate waited for a core since `starved` began, at most
+  // `grant` seconds of which what is used is taken away. Moves the deadline.
+  Result<json> read_line(Deadline& deadline, const base::Starvation& starved, double& grant) {
+    double granted = 0;
+    for (;;) {
+      Result<json> line = lines->read(deadline);
+      if (line || line.error().code != Code::kDeadlineExceeded) return line;
+      const double more = std::min(starved.seconds() - granted, grant);
+      if (more < kLeastGrant) return line;
+      granted += more, grant -= more, starved_seconds += more;
+      deadline = Deadline::in(more);
+    }
+  }
+
   RunnerReply call(json request, const char* expected, const BuildCallback& build, Deadline deadline) {
     if (!lines) return ended(ReplyKind::kEnded, "the candidate's process has been stopped");
     if (auto reply = unasked()) return *reply;
     const std::string token = random_token();
     request["call"] = token;
+    if (processes.empty()) {
+      processes = base::process_tree(pid);
+      processes.push_back(device_server);
+    }
+    base::Starvation starved(processes);
+    double grant = deadline.is_never() ? 0 : kMostGrant * deadline.remaining();
     const base::Stopwatch since_sent;
     if (auto sent = lines->write_line(as_line(request), deadline); !sent) return from_error(sent.error());
     double build_seconds = 0;
     std::vector<std::string> refused, cpu_ops, languages;
     for (std::size_t builds = 0;;) {
-      Result<json> line = lines->read(deadline);
+      Result<json> line = read_line(deadline, starved, grant);
       if (!line) return from_error(line.error());
       if (!line->is_object()) return ended(ReplyKind::kMalformed, "the candidate's process sent JSON that is no object", true);
       Fields fields(*line);
@@ -271,6 +297,7 @@ struct RunnerClient::Impl {
         auto answer = answer_build(*line, build);
         build_seconds += watch.seconds();
         if (!deadline.is_never()) deadline = Deadline::in(left);
+        starved = base::Starvation(processes);
         if (!answer) return ended(ReplyKind::kMalformed, "a malformed build request: " + answer.error().message, true);
         if (auto sent = lines->write_line(*answer, deadline); !sent) return from_error(sent.error());
         continue;
@@ -374,6 +401,8 @@ RunnerClient::RunnerClient(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) 
 RunnerClient::~RunnerClient() { impl_->stop(0); }
 
 pid_t RunnerClient::pid() const { return impl_->pid; }
+
+double RunnerClient::starved_seconds() const { return impl_->starved_seconds; }
 const std::vector<std::string>& RunnerClient::sandbox() const { return impl_->sandbox; }
 RunnerExit RunnerClient::stop() { return impl_->stop(0); }
 RunnerExit RunnerClient::wait_then_stop(double grace_s) { return impl_->stop(grace_s); }
@@ -454,6 +483,7 @@ Result<std::unique_ptr<RunnerClient>> ZygoteClient::spawn(const SpawnOptions& op
     return fail(Code::kInternal, "a candidate's process could not be started: {}", reply.value("message", "no reason given"));
   runner->zygote = impl_;
   runner->pid = reply.value("pid", -1);
+  runner->device_server = options.device_server;
   runner->pidfd.reset(static_cast<int>(::syscall(SYS_pidfd_open, runner->pid, 0)));
   runner->lines.emplace(std::move(pair.first), kReplyBytes);
   for (const json& name : reply.value("sandbox", json::array()))

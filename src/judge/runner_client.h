@@ -12,7 +12,8 @@
 //
 // The runner is not trusted: every line is bounded and checked, an answer that the protocol does not allow here ends the
 // candidate (kMalformed), and so does a line that came unasked. Each request carries a fresh random token that its events
-// must repeat, so that prepared answers do not count. A deadline leaves out the time spent in the build callback.
+// must repeat, so that prepared answers do not count. A deadline leaves out the time spent in the build callback, and the time in
+// which the candidate (or the device server that works for it) was ready to run and had no core, up to three times its length.
 #pragma once
 
 #include <sys/types.h>
@@ -136,6 +137,7 @@ class RunnerClient {
   RunnerExit end(double grace_s);
 
   pid_t pid() const;
+  double starved_seconds() const;                    // granted so far because no core was free
   const std::vector<std::string>& sandbox() const;   // features in force
 
  private:
@@ -170,6 +172,7 @@ struct SpawnOptions {
   std::vector<std::string> devices = {};   // device nodes that it may open
   bool bound_addresses = true;             // memory_bytes bounds address space too (a GPU's runtime reserves far more)
   std::map<std::string, std::string> environment = {};
+  pid_t device_server = -1;                // a process of ours that executes its kernels
   std::vector<std::string> under = {};     // command line of a tool that the candidate's process runs below; empty: none
 };
 

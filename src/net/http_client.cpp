@@ -78,7 +78,20 @@ class Connection {
     io_.restart();
     asio::co_spawn(
         io_, [&]() -> asio::awaitable<void> { result = co_await talk(request, event); }, asio::detached);
-    io_.run();
+    if (!request.cancelled) {
+      io_.run();
+    } else {
+      bool cancelled = false;
+      while (!io_.stopped()) {
+        io_.run_for(std::chrono::milliseconds(100));
+        if (cancelled || io_.stopped() || !request.cancelled()) continue;
+        cancelled = true;
+        // Whatever waits ends now; a name that is being resolved is waited for.
+        if (Tls* tls = std::get_if<Tls>(&stream_)) beast::get_lowest_layer(*tls).cancel();
+        if (Plain* plain = std::get_if<Plain>(&stream_)) plain->cancel();
+      }
+      if (cancelled && !result) result = fail(Code::kDeadlineExceeded, "cancelled");
+    }
     if (!result) close();
     return result;
   }

@@ -49,7 +49,8 @@ struct ClientRequest {
   std::string method = "POST";
   std::string type = "application/json";
   std::vector<std::pair<std::string, std::string>> headers{};
-  double timeout_s = 0;  // 0: the client's; of a stream: for each next piece
+  double timeout_s = 0;               // 0: the client's; of a stream: for each next piece
+  std::function<bool()> cancelled{};  // asked ten times a second; true ends it with kDeadlineExceeded
 };
 
 struct ClientReply {

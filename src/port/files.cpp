@@ -1,7 +1,5 @@
 #include "port/files.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -197,30 +195,10 @@ Status write_files(const std::vector<PortedFile>& files, const std::string& out,
     if (const auto [at, fresh] = places.emplace(file.relative, file.path); !fresh)
       return fail(Code::kInvalidArgument, "{} and {} would both be written to {}", at->second, file.path,
                   file.relative);
-  const bool there = base::exists(out);
-  if (there && !force)
-    return fail(Code::kInvalidArgument, "{} exists; give another place, or -f to write over it", out);
-  // A new folder is made beside its place and moved there when it is whole.
-  const std::string folder = there ? out : fmt::format("{}.partial-{}", out, ::getpid());
-  auto write_all = [&]() -> Status {
-    MC_RETURN_IF_ERROR(base::make_dirs(folder));
-    for (const PortedFile& file : files) {
-      const fs::path place = fs::path(folder) / file.relative;
-      MC_RETURN_IF_ERROR(base::make_dirs(place.parent_path().string()));
-      const int mode = base::is_executable(file.path) ? 0755 : 0644;
-      MC_RETURN_IF_ERROR(base::write_file_atomic(place.string(), file.after, mode));
-    }
-    return ok();
-  };
-  const Status written = write_all();
-  if (there) return written;
-  std::error_code error;
-  if (written) fs::rename(folder, out, error);
-  if (!written || error) {
-    (void)base::remove_tree(folder);
-    return written ? Status(fail(Code::kInternal, "{}: {}", out, error.message())) : written;
-  }
-  return ok();
+  std::vector<base::FolderFile> written;
+  for (const PortedFile& file : files)
+    written.push_back({file.relative, file.after, base::is_executable(file.path) ? 0755 : 0644});
+  return base::write_folder(out, written, force);
 }
 
 Status replace_files(const std::vector<PortedFile>& files, bool force) {

@@ -1,7 +1,5 @@
 #include "task/edition.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -156,35 +154,15 @@ std::string prompt_rows(const Edition& edition) {
 }
 
 Status write_edition(const Edition& edition, const std::string& out, bool force) {
-  const bool there = base::exists(out);
-  if (there && !force)
-    return fail(Code::kInvalidArgument, "{} exists; give another place, or -f to write over it", out);
-  const std::string folder = there ? out : fmt::format("{}.partial-{}", out, ::getpid());
-  std::map<std::string, std::string> files = {{"manifest.json", manifest_of(edition)},
-                                              {"tasks.jsonl", task_rows(edition)},
-                                              {"prompts.jsonl", prompt_rows(edition)}};
-  for (const EditionTask& task : edition.tasks) files[task.file] = task.code;
+  std::vector<base::FolderFile> files = {{"manifest.json", manifest_of(edition)},
+                                         {"tasks.jsonl", task_rows(edition)},
+                                         {"prompts.jsonl", prompt_rows(edition)}};
+  for (const EditionTask& task : edition.tasks) files.push_back({task.file, task.code});
   for (const EditionExemplar& exemplar : edition.exemplars) {
-    files["exemplars/" + exemplar.musa.name + "/task.py"] = exemplar.musa.task;
-    files["exemplars/" + exemplar.musa.name + "/answer.py"] = exemplar.musa.answer;
+    files.push_back({"exemplars/" + exemplar.musa.name + "/task.py", exemplar.musa.task});
+    files.push_back({"exemplars/" + exemplar.musa.name + "/answer.py", exemplar.musa.answer});
   }
-  auto write_all = [&]() -> Status {
-    for (const auto& [name, text] : files) {
-      const fs::path place = fs::path(folder) / name;
-      MC_RETURN_IF_ERROR(base::make_dirs(place.parent_path().string()));
-      MC_RETURN_IF_ERROR(base::write_file_atomic(place.string(), text));
-    }
-    return ok();
-  };
-  const Status written = write_all();
-  if (there) return written;
-  std::error_code error;
-  if (written) fs::rename(folder, out, error);
-  if (!written || error) {
-    (void)base::remove_tree(folder);
-    return written ? Status(fail(Code::kInternal, "{}: {}", out, error.message())) : written;
-  }
-  return ok();
+  return base::write_folder(out, files, force);
 }
 
 }  // namespace musacoder::task

@@ -298,11 +298,7 @@ LaunchOutcome Device::launch(const LaunchConfig& config) {
   }
   state.max_instructions = d.options.max_warp_instructions;
   state.start = started;
-  if (d.options.max_seconds > 0) {
-    state.has_deadline = true;
-    state.deadline = started + std::chrono::duration_cast<std::chrono::steady_clock::duration>(
-                                   std::chrono::duration<double>(std::min(d.options.max_seconds, 1e8)));
-  }
+  state.max_seconds = d.options.max_seconds;
   state.printf_output = &d.printf_output;
   if (config.cooperative) {
     // All blocks must be resident at once, as the driver demands.

@@ -38,7 +38,7 @@ struct DeviceOptions {
   int threads = 1;                             // host threads that execute blocks
   std::uint64_t memory_bytes = 8ull << 30;     // allocation beyond this is out-of-memory
   std::uint64_t max_warp_instructions = 0;     // per launch; 0 = unlimited; beyond it the launch ends as kTimeout
-  double max_seconds = 0;                      // per launch, wall clock; 0 = unlimited
+  double max_seconds = 0;                      // per launch: wall clock, without what its threads waited for cores; 0 = unlimited
 };
 
 enum class FaultKind {

@@ -1,12 +1,17 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
+#include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -15,10 +20,65 @@
 #include "base/hash.h"
 #include "base/json_lines.h"
 #include "base/paths.h"
+#include "base/starvation.h"
 #include "base/terminal.h"
 
 namespace musacoder::base {
 namespace {
+
+// A child process, killed at the end of the scope.
+struct Forked {
+  pid_t pid;
+  template <class F>
+  explicit Forked(F work) : pid(::fork()) {
+    if (pid == 0) {
+      work();
+      ::_exit(0);
+    }
+  }
+  ~Forked() {
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+  }
+};
+
+TEST(Starvation, IsWaitingForACoreAndNothingElse) {
+  // Two that never sleep share one core; a third sleeps.
+  auto spin = [] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(0, &one);
+    ::sched_setaffinity(0, sizeof one, &one);
+    for (std::atomic<int> i = 0;;) i.fetch_add(1, std::memory_order_relaxed);
+  };
+  Forked first(spin), second(spin), idle([] { ::sleep(600); });
+  real_clock().sleep(0.2);  // until the third sleeps
+  Starvation starved({first.pid}), sleeping({idle.pid, -1});
+  Stopwatch watch;
+  real_clock().sleep(1.0);
+  const double owed = starved.seconds(), span = watch.seconds();
+  EXPECT_GT(owed, 0.25 * span);
+  EXPECT_LT(owed, span);
+  EXPECT_LT(sleeping.seconds(), 0.05 * span);
+  EXPECT_EQ(Starvation({0x7ffffff0}).seconds(), 0) << "nobody has this id";
+}
+
+TEST(Starvation, TreeOfProcesses) {
+  int pipe[2];
+  ASSERT_EQ(::pipe(pipe), 0);
+  Forked parent([&] {
+    Forked child([] { ::sleep(600); });
+    const pid_t pid = child.pid;
+    if (::write(pipe[1], &pid, sizeof pid) < 0) ::_exit(1);
+    ::sleep(600);
+  });
+  pid_t grandchild = 0;
+  ASSERT_EQ(::read(pipe[0], &grandchild, sizeof grandchild), ssize_t(sizeof grandchild));
+  const auto tree = process_tree(parent.pid);
+  EXPECT_EQ(tree, (std::vector<pid_t>{parent.pid, grandchild}));
+  ::kill(grandchild, SIGKILL);
+  ::close(pipe[0]), ::close(pipe[1]);
+}
 
 TEST(Hash, Sha256KnownAnswers) {
   EXPECT_EQ(sha256_hex(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
@@ -30,6 +90,29 @@ TEST(Hash, FieldsAreUnambiguous) {
   a.field("ab"), a.field("c");
   b.field("a"), b.field("bc");
   EXPECT_NE(a.hex(), b.hex());
+}
+
+TEST(WriteFolder, IsWholeOrAbsentAndNeverOverWhatIsThereUnasked) {
+  auto dir = TempDir::create("folder");
+  ASSERT_TRUE(dir);
+  const std::string out = dir->file("a/out");
+  ASSERT_TRUE(make_dirs(dir->file("a")));
+  ASSERT_TRUE(write_folder(out, {{"x", "1"}, {"deep/er/y", "2", 0755}}, false));
+  EXPECT_EQ(read_file(out + "/x").value(), "1");
+  EXPECT_EQ(read_file(out + "/deep/er/y").value(), "2");
+  EXPECT_TRUE(is_executable(out + "/deep/er/y"));
+  auto again = write_folder(out, {{"x", "3"}}, false);
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().code, Code::kInvalidArgument);
+  EXPECT_EQ(read_file(out + "/x").value(), "1");
+  ASSERT_TRUE(write_folder(out, {{"x", "3"}}, true));
+  EXPECT_EQ(read_file(out + "/x").value(), "3");
+  EXPECT_TRUE(exists(out + "/deep/er/y"));
+  // A name that is a file's and a folder's: nothing is left of a new folder.
+  EXPECT_FALSE(write_folder(dir->file("a/broken"), {{"x", "1"}, {"x/y", "2"}}, false));
+  std::vector<std::string> left;
+  for (const auto& entry : std::filesystem::directory_iterator(dir->file("a"))) left.push_back(entry.path().filename().string());
+  EXPECT_EQ(left, std::vector<std::string>{"out"});
 }
 
 TEST(Hash, FileEqualsText) {

@@ -173,6 +173,17 @@ TEST(HttpClient, LimitsTimeAndSize) {
   EXPECT_TRUE(client->send({.path = "/x", .timeout_s = 5}));
 }
 
+TEST(HttpClient, EndsWhenItIsCancelled) {
+  Running running;
+  auto client = client_of(running);
+  const auto begin = std::chrono::steady_clock::now();
+  auto reply = client->send({.path = "/slow", .cancelled = [] { return true; }});
+  ASSERT_FALSE(reply);
+  EXPECT_EQ(reply.error().code, Code::kDeadlineExceeded);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, 350ms);
+  EXPECT_TRUE(client->send({.path = "/x", .cancelled = [] { return false; }}));
+}
+
 TEST(HttpClient, OpensAConnectionAnewThatBrokeWhileIdle) {
   auto first = std::make_unique<Running>();
   auto client = client_of(*first);

@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from llm_support import require_train
+from llm_support import ROOT, require_train
 
 require_train("transformers", "tokenizers", "safetensors", "torch")
 
@@ -180,3 +180,13 @@ def test_torchrun_starts_it(alone, tmp_path):
     assert done.returncode == 0 and "on 2 processes" in done.stderr, done.stderr
     for (loss, _), (want, _) in zip(losses(tmp_path / "run"), losses(alone / "run"), strict=True):
         assert loss == pytest.approx(want, rel=1e-5)
+
+
+def test_the_nccl_backend_fits_this_torch():
+    """All that needs no GPU: every symbol that the library takes from libtorch_cuda is there."""
+    library = ROOT / "build" / "runtime" / "lib" / "libmusacoder_nccl.so"
+    if not library.exists():
+        pytest.skip("this build has no NCCL backend: torch's wheel has no CUDA libraries")
+    load = "import ctypes, os, sys, torch; ctypes.CDLL(sys.argv[1], os.RTLD_NOW).musacoder_nccl_backend"
+    done = subprocess.run([sys.executable, "-c", load, library], capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr

@@ -11,6 +11,7 @@ class VgpuSession : public Session {
  public:
   explicit VgpuSession(std::unique_ptr<vgpu::ControlClient> control) : control_(std::move(control)) {}
   int take_client_fd() override { return control_->take_client_fd(); }
+  pid_t server() const override { return control_->pid(); }
   Result<Address> allocate(std::uint64_t bytes, std::string label) override {
     return control_->allocate(bytes, std::move(label));
   }

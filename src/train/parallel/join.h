@@ -7,10 +7,9 @@
 // RANK and WORLD_SIZE, LOCAL_RANK (which GPU), LOCAL_WORLD_SIZE (how many share the machine's cores),
 // MASTER_ADDR and MASTER_PORT (a store that rank 0 serves, or torchrun's agent:
 // TORCHELASTIC_USE_AGENT_STORE). Without WORLD_SIZE, or with 1, the process is by itself. Backends: gloo,
-// from libtorch_cpu; nccl, from a library of our own above libtorch_cuda that is loaded only then and is not
-// built yet: until it is, runs on several GPUs are refused. gloo takes
-// the interface of GLOO_SOCKET_IFNAME, else the loopback for a local MASTER_ADDR, else that of the host's
-// name.
+// from libtorch_cpu; nccl, from a library of our own above libtorch_cuda that is loaded only then and built
+// where torch's wheel has CUDA's libraries. gloo takes the interface of GLOO_SOCKET_IFNAME, else the loopback
+// for a local MASTER_ADDR, else that of the host's name.
 //
 // Errors: kInvalidArgument (a variable is missing or no number), kUnavailable (no connection within five
 // minutes), kUnsupported (no nccl here).

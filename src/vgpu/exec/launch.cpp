@@ -1,3 +1,5 @@
+#include <time.h>
+
 #include <algorithm>
 #include <bit>
 #include <cstring>
@@ -254,6 +256,20 @@ void publish(Worker& worker) {
   launch.fault = worker.fault;
 }
 
+double thread_seconds() {
+  timespec t{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_nsec) * 1e-9;
+}
+
+// A worker that had no core for part of the time may go on for that long, up to four times the limit.
+bool over_time(const Worker& worker) {
+  const LaunchState& launch = *worker.launch;
+  const double wall = std::chrono::duration<double>(std::chrono::steady_clock::now() - launch.start).count();
+  if (wall <= launch.max_seconds) return false;
+  return wall > 4 * launch.max_seconds || thread_seconds() - worker.began > 0.98 * launch.max_seconds;
+}
+
 // False when the launch must stop: limits or another worker's fault.
 bool within_limits(Worker& worker, Block& block, std::uint64_t spent) {
   LaunchState& launch = *worker.launch;
@@ -262,9 +278,8 @@ bool within_limits(Worker& worker, Block& block, std::uint64_t spent) {
   std::string why;
   if (launch.max_instructions && total > launch.max_instructions)
     why = fmt::format("limit of {} warp instructions", launch.max_instructions);
-  else if (launch.has_deadline && std::chrono::steady_clock::now() > launch.deadline)
-    why = fmt::format("time limit of {:.3g} s",
-                      std::chrono::duration<double>(launch.deadline - launch.start).count());
+  else if (launch.max_seconds > 0 && over_time(worker))
+    why = fmt::format("time limit of {:.3g} s", launch.max_seconds);
   if (why.empty()) return true;
   for (auto& w : block.warps)
     if (w && w->mask) {
@@ -283,6 +298,7 @@ bool within_limits(Worker& worker, Block& block, std::uint64_t spent) {
 
 void run_blocks(Worker& worker) {
   LaunchState& launch = *worker.launch;
+  worker.began = thread_seconds();
   worker.caches.assign(launch.program->cache_slots + 1, {});
   const bool cooperative = launch.config->cooperative;
   std::vector<std::unique_ptr<Block>> resident;

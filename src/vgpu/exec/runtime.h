@@ -82,8 +82,8 @@ struct LaunchState {
   std::uint64_t blocks = 0;
   std::uint64_t grid_workspace = 0;          // of cooperative launches, %envreg1:2
   std::uint64_t max_instructions = 0;
-  std::chrono::steady_clock::time_point start, deadline;
-  bool has_deadline = false;
+  std::chrono::steady_clock::time_point start;
+  double max_seconds = 0;                    // 0: no limit
   std::atomic<std::uint64_t> next_block{0};
   std::atomic<std::uint64_t> instructions{0};
   std::atomic<bool> stop{false};
@@ -94,6 +94,7 @@ struct LaunchState {
 
 struct Worker {
   LaunchState* launch = nullptr;
+  double began = 0;                          // CPU seconds of its thread
   std::vector<RangeCache> caches;
   LaunchCounters counters{};
   std::vector<std::unique_ptr<WarpContext>> pool;

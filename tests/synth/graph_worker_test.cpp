@@ -1,0 +1,49 @@
+// The sandboxed process that executes tasks for their graphs.
+#include "synth/pipeline/graph_worker.h"
+
+#include <gtest/gtest.h>
+
+#include "base/files.h"
+#include "base/paths.h"
+
+namespace musacoder::synth {
+namespace {
+
+GraphWorker& worker() {
+  static GraphWorker* made = new GraphWorker({.runtime_dir = std::string(MC_BINARY_DIR) + "/runtime", .python = base::find_python(std::string(MC_BINARY_DIR) + "/runtime"), .timeout_s = 20});
+  return *made;
+}
+
+std::string task(const std::string& forward, const std::string& head = "") {
+  return "import torch, torch.nn as nn\n" + head + "\nclass Model(nn.Module):\n    def forward(self, x):\n        " + forward +
+         "\ndef get_inputs():\n    return [torch.rand(rows, 12)]\ndef get_init_inputs():\n    return []\nrows = 5\n";
+}
+
+TEST(GraphWorker, TellsWhatATaskComputes) {
+  auto graph = worker().graph(*base::read_file(std::string(MC_SOURCE_DIR) + "/tasks/nn_layers/3_mlp.py"));
+  ASSERT_TRUE(graph) << graph.error().message;
+  EXPECT_EQ(graph->family, "matmul_chain");
+  EXPECT_EQ(graph->hash.size(), 32u);
+  EXPECT_EQ(graph->ops, (std::vector<std::string>{"aten::addmm", "aten::relu", "aten::t", "aten::tanh"}));
+  EXPECT_NE(graph->shapes.find("x = input: shape (batch, 40), strides (40, 1), float32, contiguous"), std::string::npos) << graph->shapes;
+  EXPECT_NE(graph->hint.find("inner product of 56 terms"), std::string::npos);
+}
+
+TEST(GraphWorker, TasksCannotReachOutAndFaultsAreTheirOwn) {
+  for (const auto& [code, word] : {std::pair{task("raise ValueError('no such thing')"), "no such thing"},
+                                   {task("return x", "open('/etc/hostname2', 'w')"), "Error"},
+                                   {task("return x", "import os; os.listdir('" + std::string(MC_SOURCE_DIR) + "/src')"), "Error"},
+                                   {task("return x", "import socket; socket.create_connection(('127.0.0.1', 80))"), "Error"},
+                                   {task("return x", "import os; os._exit(3)"), "ended its process"},
+                                   {std::string("not python ("), "not Python"}}) {
+    auto graph = worker().graph(code);
+    ASSERT_FALSE(graph) << code;
+    EXPECT_EQ(graph.error().code, Code::kInvalidArgument) << graph.error().message;
+    EXPECT_NE(graph.error().message.find(word), std::string::npos) << graph.error().message;
+  }
+  auto after = worker().graph(task("return x + 1"));
+  EXPECT_TRUE(after) << after.error().message;
+}
+
+}  // namespace
+}  // namespace musacoder::synth

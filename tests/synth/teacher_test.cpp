@@ -1,0 +1,208 @@
+// The programmatic teacher: plans, schedules, derivations and their check. Whether its kernels are right is judged by bench/synth/teacher.py.
+#include <gtest/gtest.h>
+
+#include "synth/tasks/tasks.h"
+#include "synth/teacher/derivation.h"
+#include "synth/teacher/domain.h"
+#include "synth/teacher/host_walk.h"
+#include "synth/teacher/plan.h"
+#include "synth/teacher/program_teacher.h"
+
+namespace musacoder::synth {
+namespace {
+
+TEST(Plan, FusesAroundAnchors) {
+  GraphBuilder b;
+  const int x = b.input("x", DType::kF32, {b.dim("rows", 64), b.dim("cols", 100)});
+  const int sum = b.op("sum", {b.op("square", {x})}, {{"dim", -1}});
+  b.output(b.op("sqrt", {sum}));
+  const Graph g = *b.build();
+  const auto fused = plan_graph(g, {.fuse = true});
+  ASSERT_TRUE(fused.has_value()) << fused.error().message;
+  ASSERT_EQ(fused->size(), 1u);
+  EXPECT_EQ((*fused)[0].region.prologue, std::vector<int>{0});
+  EXPECT_EQ((*fused)[0].region.anchor, 1);
+  EXPECT_EQ((*fused)[0].region.epilogue, std::vector<int>{2});
+  EXPECT_EQ(plan_graph(g, {.fuse = false})->size(), 3u);
+}
+
+// x − mean(x): x is read by both kernels, and the second must come after the first.
+TEST(Plan, KeepsTheOrderOfWhatDepends) {
+  GraphBuilder b;
+  const int x = b.input("x", DType::kF32, {b.dim("rows", 64), b.dim("cols", 100)});
+  const int h = b.op("tanh", {x});
+  const int mean = b.op("mean", {h}, {{"dim", -1}, {"keepdim", true}});
+  b.output(b.op("sub", {h, mean}));
+  const Graph g = *b.build();
+  const auto plan = plan_graph(g, {.fuse = true});
+  ASSERT_TRUE(plan.has_value()) << plan.error().message;
+  std::set<int> known(g.inputs.begin(), g.inputs.end());
+  for (const Step& step : *plan) {
+    for (int v : step.region.inputs) EXPECT_TRUE(known.count(v)) << "value " << v << " is read before it is made";
+    known.insert(step.region.outputs.begin(), step.region.outputs.end());
+  }
+  EXPECT_TRUE(known.count(g.outputs[0]));
+}
+
+TEST(Domain, MergesAxesThatAllTreatAlike) {
+  GraphBuilder b;
+  const int x = b.input("x", DType::kF32, {b.dim("n", 2), b.dim("c", 3), b.dim("h", 4), b.dim("w", 5)});
+  const int bias = b.input("bias", DType::kF32, {b.dim("c", 3), literal(1), literal(1)});
+  b.output(b.op("add", {x, bias}));
+  const Graph g = *b.build();
+  Names names;
+  const Domain d(g, g.type(x), std::vector<bool>(4), {{x, "x", {0, 1, 2, 3}}, {bias, "bias", aligned_place(g.type(bias), 4)}}, names);
+  ASSERT_EQ(d.axes().size(), 3u);  // n, c, h·w
+  EXPECT_EQ(d.axes()[2].count, 20);
+  EXPECT_EQ(d.axes()[2].host, "x.size(2) * x.size(3)");
+  EXPECT_TRUE(d.covers(0));
+  EXPECT_EQ(d.offset(1, {"n0", "c0", "i"}), "c0");
+  EXPECT_EQ(d.offset(0, {"n0", "c0", "i"}), fmt::format("(n0 * {} + c0) * {} + i", d.axes()[1].size, d.axes()[2].size));
+}
+
+TEST(ProgramTeacher, AnswersDifferInSchedule) {
+  const auto task = make_task(*find_archetype("activation.chain"), 3);
+  ASSERT_TRUE(task.has_value());
+  ProgramTeacher teacher;
+  const auto answers = teacher.answer({task->file, task->graph}, {.seed = 1, .most = 3});
+  ASSERT_TRUE(answers.has_value()) << answers.error().message;
+  ASSERT_EQ(answers->size(), 3u);
+  EXPECT_NE((*answers)[0].schedule, (*answers)[1].schedule);
+  const auto again = teacher.answer({task->file, task->graph}, {.seed = 1, .most = 3});
+  for (std::size_t k = 0; k < 3; ++k) EXPECT_EQ((*answers)[k].file, (*again)[k].file);
+}
+
+TEST(ProgramTeacher, SaysWhatItCannotDo) {
+  ProgramTeacher teacher;
+  EXPECT_EQ(teacher.answer({"import torch", std::nullopt}, {}).error().code, Code::kUnsupported);
+  GraphBuilder b;
+  b.output(b.op("sum", {b.input("x", DType::kF64, {literal(64), literal(8)})}, {{"dim", 1}}));
+  const auto refused = teacher.answer({"", *b.build()}, {});
+  ASSERT_FALSE(refused.has_value());
+  EXPECT_NE(refused.error().message.find("sum"), std::string::npos);
+}
+
+// Every archetype is answered, and what is said of the kernels agrees with them.
+TEST(Derivation, AgreesForEveryArchetype) {
+  ProgramTeacher teacher;
+  int texts = 0;
+  for (const Archetype& archetype : archetypes())
+    for (std::uint64_t seed = 40; seed < 44; ++seed) {
+      const auto task = make_task(archetype, seed);
+      if (!task) continue;
+      const auto answers = teacher.answer({task->file, task->graph}, {.seed = seed, .most = 2, .derive = true});
+      ASSERT_TRUE(answers.has_value()) << archetype.name << " " << seed << ": " << answers.error().message;
+      for (const Answer& answer : *answers) {
+        const Status agrees = check_derivation(answer.derivation, task->graph, answer.file);
+        EXPECT_TRUE(agrees.has_value()) << archetype.name << " " << seed << " " << answer.schedule << ": " << agrees.error().message;
+        ++texts;
+      }
+    }
+  EXPECT_GT(texts, 200);
+}
+
+struct Softmax {
+  DrawnTask task;
+  Answer answer;
+};
+Softmax softmax_answer() {
+  GraphBuilder b;
+  b.output(b.op("softmax", {b.input("x", DType::kF32, {b.dim("batch_size", 96), b.dim("features", 200)})}, {{"dim", -1}}));
+  Softmax s;
+  s.task.graph = *b.build();
+  ProgramTeacher teacher;
+  s.answer = teacher.answer({"", s.task.graph}, {.seed = 5, .most = 1, .derive = true})->at(0);
+  return s;
+}
+
+std::string with(std::string text, const std::string& what, const std::string& by) {
+  const std::size_t at = text.find(what);
+  EXPECT_NE(at, std::string::npos) << what << " is not in\n" << text;
+  return at == std::string::npos ? text : text.replace(at, what.size(), by);
+}
+
+TEST(Derivation, RefusesEveryStatementThatIsChanged) {
+  const Softmax s = softmax_answer();
+  const std::string& text = s.answer.derivation;
+  const Status agrees = check_derivation(text, s.task.graph, s.answer.file);
+  ASSERT_TRUE(agrees.has_value()) << agrees.error().message;
+  // Each statement in turn: its numbers by one more, the last letter of its first formula by another.
+  int changed = 0;
+  for (std::size_t at = 0; at < text.size();) {
+    std::size_t end = text.find('\n', at);
+    const std::string line = text.substr(at, end - at);
+    const std::size_t start = at;
+    at = end + 1;
+    bool statement = false;
+    for (const char* form : {"- Tensor `x", "- Kernel", "- Size", "- Index", "- Reads", "- Writes", "- Loop", "- Guard"}) statement = statement || line.rfind(form, 0) == 0;
+    if (!statement) continue;
+    std::string other = line;
+    const std::size_t digit = other.find_last_of("0123456789");
+    const bool number = line.rfind("- Size", 0) == 0 || line.rfind("- Kernel", 0) == 0 || line.rfind("- Tensor", 0) == 0;
+    if (number) {
+      other[digit] = other[digit] == '9' ? '8' : static_cast<char>(other[digit] + 1);
+    } else {
+      // Behind the first backtick of the second formula, or of the only one.
+      std::size_t tick = other.find('`');
+      if (line.rfind("- Index", 0) == 0 || line.rfind("- Loop", 0) == 0) tick = other.find('`', other.find('`', tick + 1) + 1);
+      other.insert(tick + 1, "q");
+    }
+    const std::string perturbed = text.substr(0, start) + other + text.substr(end);
+    EXPECT_FALSE(check_derivation(perturbed, s.task.graph, s.answer.file).has_value()) << "not noticed: " << other;
+    ++changed;
+  }
+  EXPECT_GT(changed, 8);
+}
+
+TEST(Derivation, RefusesAnotherKernelOrTask) {
+  const Softmax s = softmax_answer();
+  // The kernel's bound, its step, its launch.
+  EXPECT_FALSE(check_derivation(s.answer.derivation, s.task.graph, with(s.answer.file, "i < cols", "i <= cols")).has_value() &&
+               check_derivation(s.answer.derivation, s.task.graph, with(s.answer.file, "i < cols", "i < cols - 1")).has_value());
+  GraphBuilder b;
+  b.output(b.op("softmax", {b.input("x", DType::kF32, {b.dim("batch_size", 97), b.dim("features", 200)})}, {{"dim", -1}}));
+  const Status other = check_derivation(s.answer.derivation, *b.build(), s.answer.file);
+  ASSERT_FALSE(other.has_value());
+  EXPECT_EQ(other.error().code, Code::kInvalidArgument);
+  EXPECT_FALSE(check_derivation("", s.task.graph, s.answer.file).has_value());
+  EXPECT_EQ(check_derivation(s.answer.derivation, s.task.graph, "print('no kernel')").error().code, Code::kUnsupported);
+}
+
+// Worked by hand: 1000 elements of float32 in blocks of 128.
+TEST(HostWalk, RecomputesALaunch) {
+  GraphBuilder b;
+  b.output(b.op("relu", {b.input("x", DType::kF32, {literal(10), literal(100)})}));
+  const char* file = R"py(
+cuda_source = r"""
+constexpr int kThreads = 128;
+__global__ void relu_kernel(const float* x, float* out, int n) {
+  __shared__ float tile[4][33];
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) out[i] = fmaxf(x[i], 0.0f);
+}
+torch::Tensor relu(torch::Tensor x) {
+  auto out = torch::empty_like(x);
+  const int n = x.size(0) * x.size(1);  // all of it
+  const int blocks = std::min<int64_t>((n + kThreads - 1) / kThreads, 4096);
+  relu_kernel<<<blocks, kThreads, n * sizeof(float)>>>(x.data_ptr<float>(), out.data_ptr<float>(), n);
+  return out;
+}
+"""
+class ModelNew(nn.Module):
+    def forward(self, x):
+        h = x.transpose(0, 1)
+        return ops.relu(h.transpose(0, 1))
+)py";
+  const auto walk = walk_host(file, *b.build());
+  ASSERT_TRUE(walk.has_value()) << walk.error().message;
+  const WalkedLaunch& launch = walk->launches.at("relu_kernel");
+  EXPECT_EQ(launch.blocks, 8);
+  EXPECT_EQ(launch.threads, 128);
+  EXPECT_EQ(launch.dynamic_shared, 4000);
+  EXPECT_EQ(launch.static_shared, 4 * 33 * 4);
+  EXPECT_EQ(launch.sizes.at("n"), 1000);
+  EXPECT_EQ(walk->outputs, (std::vector<std::vector<std::int64_t>>{{10, 100}}));
+}
+
+}  // namespace
+}  // namespace musacoder::synth
