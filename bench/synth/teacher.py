@@ -70,7 +70,7 @@ def main():
         total = sum((sum(c.values()) for c in families.values()), 0)
         verified = sum(c["ok"] for c in families.values())
         print(f"\n{verified} of {total} answers verified; {judged - known} judged in {seconds:.0f} s ({60 * (judged - known) / max(seconds, 1e-9):.0f} a minute)")
-        disagreements = made.stderr.count("': ")
+        disagreements = made.stderr.count("derivation: ")
         print(f"derivations that disagree with their kernels: {disagreements}")
         table("family", families)
         table("schedule", schedules)
