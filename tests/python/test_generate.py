@@ -244,5 +244,5 @@ def test_what_a_module_file_lacks_is_named(tmp_path):
 def test_prompts_ask_for_no_copied_words():
     """Templates are filled from names that the program gives."""
     for path in (ROOT / "runtime/prompts/templates").glob("*.md"):
-        assert set(re.findall(r"{{(\w+)}}", path.read_text())) <= {"platform", "reference", "answer", "findings"}
+        assert set(re.findall(r"{{(\w+)}}", path.read_text())) <= {"platform", "reference", "answer", "findings", "counters"}
     assert ast.parse((ROOT / "runtime/python/module_task.py").read_text())
