@@ -45,7 +45,7 @@ def test_failures_go_back_and_the_verified_kernel_is_written(tmp_path):
     out = tmp_path / "out"
     with ScriptedModel(answer) as model:
         done = run("generate", RELU, "--endpoint", model.url, "--samples", 1, "--turns", 3, "-o", out, "--trials", 5,
-                   "--backend", "vgpu", env={"MODEL_KEY": "s3cret-key"}, *["--api-key-env", "MODEL_KEY"])
+                   "--backend", "vgpu", "--api-key-env", "MODEL_KEY", env={"MODEL_KEY": "s3cret-key"})
     assert model.keys == ["Bearer s3cret-key"] * 2
     first, second = (request["messages"] for request in model.requests)
     assert "ModelNew" in first[0]["content"] and RELU.read_text().strip() in first[0]["content"]
