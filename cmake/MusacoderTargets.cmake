@@ -1,7 +1,7 @@
 # One way to declare a library, a program, a test, a benchmark, so that each folder's CMakeLists.txt is a few lines.
 
 # mc_library(name DEPS a b): static library musacoder_<name> from every .cpp of this folder and its sub-folders,
-# minus files called main.cpp or listed in EXCLUDE; with FOLDERS, only from those sub-folders.
+# minus files called main.cpp or …_main.cpp or listed in EXCLUDE; with FOLDERS, only from those sub-folders.
 function(mc_library name)
   cmake_parse_arguments(arg "" "" "DEPS;EXCLUDE;FOLDERS" ${ARGN})
   if(arg_FOLDERS)
@@ -11,7 +11,7 @@ function(mc_library name)
     set(arg_FOLDERS ${CMAKE_CURRENT_SOURCE_DIR}/*.cpp)
   endif()
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${arg_FOLDERS})
-  list(FILTER sources EXCLUDE REGEX "/([a-z_]*main|fuzz_[a-z_]+)\\.cpp$")
+  list(FILTER sources EXCLUDE REGEX "/(main|[a-z_]*_main|fuzz_[a-z_]+)\\.cpp$")
   foreach(pattern ${arg_EXCLUDE})
     list(FILTER sources EXCLUDE REGEX "${pattern}")
   endforeach()

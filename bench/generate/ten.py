@@ -37,7 +37,9 @@ def module_code(expression, inputs):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--program", default=ROOT / "build" / "musacoder")
     parser.add_argument("--only", type=int, default=len(MODULES))
     parser.add_argument("--out", help="folder for the results; else a temporary one")
@@ -49,19 +51,43 @@ def main():
     for name, expression, inputs in MODULES[: options.only]:
         path = folder / f"{name}.py"
         path.write_text(module_code(expression, inputs), encoding="utf-8")
-        command = [str(options.program), "generate", str(path), "--inputs", inputs, "-o", str(folder / name), "--json", "--quiet", *more]
+        command = [
+            str(options.program),
+            "generate",
+            str(path),
+            "--inputs",
+            inputs,
+            "-o",
+            str(folder / name),
+            "--json",
+            "--quiet",
+            *more,
+        ]
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode == 2:
             raise SystemExit(done.stderr)
         report = json.loads(done.stdout)
         rows.append(report)
         said = ", ".join(f"{count} {status}" for status, count in sorted(report["statuses"].items()))
-        print(f"{name:20} {'verified' if report['best'] else 'no':9} {report['answers']:3} answers {report['seconds']:7.1f} s  {said}", flush=True)
+        print(
+            f"{name:20} {'verified' if report['best'] else 'no':9} {report['answers']:3} answers {report['seconds']:7.1f} s  {said}",
+            flush=True,
+        )
     verified = sum(row["best"] is not None for row in rows)
     minutes = (time.monotonic() - begin) / 60
     print(f"{verified} of {len(rows)} verified in {minutes:.1f} minutes; {rows[0]['model'] if rows else ''}")
-    print(json.dumps({"verified": verified, "modules": len(rows), "minutes": round(minutes, 2), "answers": sum(row["answers"] for row in rows),
-                      "tokens": sum(row["tokens"] for row in rows), "model": rows[0]["model"] if rows else ""}))
+    print(
+        json.dumps(
+            {
+                "verified": verified,
+                "modules": len(rows),
+                "minutes": round(minutes, 2),
+                "answers": sum(row["answers"] for row in rows),
+                "tokens": sum(row["tokens"] for row in rows),
+                "model": rows[0]["model"] if rows else "",
+            }
+        )
+    )
 
 
 if __name__ == "__main__":

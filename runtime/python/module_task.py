@@ -32,13 +32,19 @@ def input_code(spec):
             value = None
         if isinstance(value, (int, float)):
             return repr(value)
-        raise Refused(f"'{spec}' is no input; write sizes and a type such as 16x128xf32 or 8xi64<100, or a number")
+        raise Refused(
+            f"'{spec}' is no input; write sizes and a type such as 16x128xf32 or 8xi64<100, or a number"
+        )
     sizes, kind, below = match.groups()
     shape = "(" + "".join(size + ", " for size in sizes.split("x") if size) + ")"
     if below and kind not in INTEGERS:
         raise Refused(f"'{spec}': only integers have a bound")
     if kind in FLOATS:
-        return f"torch.randn{shape}" if kind == "f32" and sizes else f"torch.randn({shape}, dtype=torch.{FLOATS[kind]})"
+        return (
+            f"torch.randn{shape}"
+            if kind == "f32" and sizes
+            else f"torch.randn({shape}, dtype=torch.{FLOATS[kind]})"
+        )
     if kind == "bool":
         return f"torch.rand({shape}) < 0.5"
     return f"torch.randint(0, {below or 10}, {shape}, dtype=torch.{INTEGERS[kind]})"
@@ -51,7 +57,9 @@ def init_code(text):
         args = [repr(ast.literal_eval(arg)) for arg in call.args]
         named = {word.arg: ast.literal_eval(word.value) for word in call.keywords}
     except (ValueError, SyntaxError, MemoryError, RecursionError):
-        raise Refused(f"'{text}' are no arguments; write them as in a call, with plain values: 64, 128, bias=False") from None
+        raise Refused(
+            f"'{text}' are no arguments; write them as in a call, with plain values: 64, 128, bias=False"
+        ) from None
     if None in named:
         raise Refused("** is not understood in --init")
     if named:
@@ -60,8 +68,11 @@ def init_code(text):
 
 
 def is_module(node):
-    return any((isinstance(base, ast.Attribute) and base.attr == "Module") or (isinstance(base, ast.Name) and base.id == "Module")
-               for base in node.bases)
+    return any(
+        (isinstance(base, ast.Attribute) and base.attr == "Module")
+        or (isinstance(base, ast.Name) and base.id == "Module")
+        for base in node.bases
+    )
 
 
 def required(function, skipped):
@@ -69,7 +80,7 @@ def required(function, skipped):
     if function is None:
         return []
     arguments = function.args.posonlyargs + function.args.args
-    return [argument.arg for argument in arguments[skipped:len(arguments) - len(function.args.defaults)]]
+    return [argument.arg for argument in arguments[skipped : len(arguments) - len(function.args.defaults)]]
 
 
 def method(node, name):
@@ -88,7 +99,12 @@ def choose(tree, wanted):
     if not modules:
         raise Refused("the file has no class that derives from nn.Module")
     # What another module of the file uses is a part of it.
-    used = {node.id for module in modules.values() for node in ast.walk(module) if isinstance(node, ast.Name) and node.id != module.name}
+    used = {
+        node.id
+        for module in modules.values()
+        for node in ast.walk(module)
+        if isinstance(node, ast.Name) and node.id != module.name
+    }
     whole = [name for name in modules if name not in used]
     if len(whole) != 1:
         raise Refused(f"the file has several modules ({', '.join(modules)}); name one with --class")
@@ -110,19 +126,32 @@ def make_task(code, wanted, inputs, init):
     if "get_inputs" not in functions or inputs is not None:
         wants = required(method(chosen, "forward"), 1)
         if inputs is None:
-            raise Refused(f"the file does not say what {chosen.name}.forward({', '.join(wants)}) is called with; add get_inputs() to it, or give "
-                          f"--inputs \"{','.join(['16x128xf32'] * max(1, len(wants)))}\" with the real sizes and types")
+            raise Refused(
+                f"the file does not say what {chosen.name}.forward({', '.join(wants)}) is called with; add get_inputs() to it, or give "
+                f'--inputs "{",".join(["16x128xf32"] * max(1, len(wants)))}" with the real sizes and types'
+            )
         made = [input_code(spec) for spec in inputs.split(",") if spec.strip()]
         added.append(f"def get_inputs():\n    return [{', '.join(made)}]")
     if "get_init_inputs" not in functions or init is not None:
         needs = required(method(chosen, "__init__"), 1)
         if init is None and needs:
-            raise Refused(f"{chosen.name} is constructed with {', '.join(needs)}; add get_init_inputs() to the file, or give --init \"…\" with their values")
+            raise Refused(
+                f'{chosen.name} is constructed with {", ".join(needs)}; add get_init_inputs() to the file, or give --init "…" with their values'
+            )
         added.append(f"def get_init_inputs():\n    {init_code(init or '')}")
-    names = {alias.asname or alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names}
+    names = {
+        alias.asname or alias.name
+        for node in tree.body
+        if isinstance(node, ast.Import)
+        for alias in node.names
+    }
     if "torch" not in names:
         added.insert(0, "import torch")
-    return {"code": code.rstrip("\n") + "\n\n\n" + "\n\n\n".join(added) + "\n", "class": chosen.name, "made": True}
+    return {
+        "code": code.rstrip("\n") + "\n\n\n" + "\n\n\n".join(added) + "\n",
+        "class": chosen.name,
+        "made": True,
+    }
 
 
 def main():

@@ -11,6 +11,8 @@
 #include "cli/scratch.h"
 #include "synth/pipeline/endpoint_teacher.h"
 #include "synth/pipeline/pipeline.h"
+#include "synth/tasks/tasks.h"
+#include "synth/teacher/program_teacher.h"
 
 namespace musacoder::cli {
 namespace {
@@ -73,7 +75,7 @@ int run_data_make(const DataMakeOptions& options) {
                            .general_share = options.general_share, .documents = options.documents, .diagnostic = options.diagnostic, .limit = options.limit,
                            .shard_bytes = static_cast<std::uint64_t>(options.shard_mb * 1e6), .generator = "musacoder " MUSACODER_VERSION};
   if (config.out.empty()) return failed({Code::kInvalidArgument, "say where to: -o FOLDER"});
-  if (config.tasks.empty() && options.generate == 0) return failed({Code::kInvalidArgument, "give tasks: --tasks FOLDER"});
+  if (config.tasks.empty() && options.generate == 0) return failed({Code::kInvalidArgument, "give tasks: --generate N or --tasks FOLDER"});
   auto judge = judge_config(options.judge);
   if (!judge) return failed(judge.error());
   // The verifier's inputs follow the data's seed, never 0.
@@ -95,7 +97,15 @@ int run_data_make(const DataMakeOptions& options) {
     model = std::move(*made);
     owned.push_back(std::make_unique<synth::EndpointTeacher>(*model, *prompts, *table, synth::EndpointTeacherOptions{.temperature = options.temperature, .max_tokens = options.max_tokens, .form = options.endpoint_form, .exemplar = options.endpoint_one_shot == "none" ? "" : options.endpoint_one_shot}));
   }
+  synth::ProgramTeacher program;
   std::vector<synth::Teacher*> teachers;
+  if (options.generate > 0) {
+    auto drawn = synth::draw_tasks({.count = static_cast<std::size_t>(options.generate), .seed = options.seed, .families = options.families, .random_share = options.random_share});
+    if (!drawn) return failed(drawn.error());
+    for (synth::DrawnTask& task : *drawn)
+      config.generated.push_back({.id = fmt::format("{}/{}", task.archetype.empty() ? "random" : task.archetype, task.seed), .code = std::move(task.file), .graph = std::move(task.graph)});
+    teachers.push_back(&program);
+  }
   for (const auto& teacher : owned) teachers.push_back(teacher.get());
 
   std::signal(SIGINT, on_data_stop);

@@ -49,6 +49,9 @@ void add_data_commands(CLI::App& app, int& code) {
   m->add_option("config", make->config, "TOML file whose keys are the flags below; flags hold over it");
   m->add_option("-o,--out", make->out, "folder; a run that was stopped goes on there");
   m->add_option("--tasks", make->tasks, "task sets: folders, .py and .jsonl files");
+  m->add_option("--generate", make->generate, "tasks drawn from archetypes and random graphs, answered by the programmatic teacher")->check(CLI::Range(0, 10'000'000));
+  m->add_option("--families", make->families, "of drawn tasks, e.g. reduction,norm; else all")->delimiter(',');
+  m->add_option("--random-share", make->random_share, "of drawn tasks: random operator graphs")->capture_default_str()->check(CLI::Range(0.0, 1.0));
   m->add_option("--corpus", make->corpus, "folders of cases: their verified candidates are answers to the tasks");
   m->add_option("--kernelbench", make->kernelbench, "JSONL of KernelBench: tasks that compute the same as one of levels 1 to 3 are dropped and counted");
   m->add_option("--stages", make->stages, "1: tasks and answers, 2: shapes, hints and derivations, 3: repairs, conversations, reviews, profiles, rewrites")->delimiter(',')->check(CLI::Range(1, 3));
@@ -79,7 +82,7 @@ void add_data_commands(CLI::App& app, int& code) {
   m->add_option("--trials", make->judge.trials, "of each candidate")->capture_default_str()->check(CLI::Range(5, 100));
   m->add_flag("--json", make->json, "print the report as JSON");
   m->add_flag("-q,--quiet", make->quiet, "print nothing");
-  m->footer("Examples:\n  musacoder data make -o data --tasks tasks --corpus corpus/honest --kernelbench kernelbench.jsonl\n  musacoder data make factory.toml --limit 100");
+  m->footer("Examples:\n  musacoder data make -o data --generate 500 --kernelbench kernelbench.jsonl\n  musacoder data make -o data --tasks tasks --corpus corpus/honest --stages 1,3\n  musacoder data make factory.toml --limit 100");
   m->callback([m, make, &code] {
     if (!make->config.empty()) read_config(m, make->config);
     code = run_data_make(*make);

@@ -195,6 +195,7 @@ class Run {
   bool retry_on_device();
   bool retry_with_pinned_sizes();
   void look_along_axes();
+  void look_at_cases();
   bool failed(const RunnerReply& reply, const std::string& step);
   bool device_fault();
   bool lost_device(const Error& error, const std::string& step);
@@ -277,6 +278,7 @@ void Run::execute() {
     if (!cancelled() && verdict_.exception_message.find(kNoRoom) != std::string::npos) attempt();
     if (!cancelled() && retry_with_pinned_sizes()) attempt();
     look_along_axes();
+    look_at_cases();
     sanitize();
   }
   if (cancelled()) finish("infra:cancelled", "the job was cancelled");
@@ -1106,6 +1108,35 @@ void Run::look_along_axes() {
     }
   }
   verified.seconds = std::move(verdict_.seconds);   // the look took time too
+  verdict_ = std::move(verified);
+}
+
+// A task may name sizes of its own that answers are tried at (MUSACODER_CASES, docs/data.md): unaligned, single, imbalanced. What a
+// candidate does there counts; a case that is too large, or that cannot be decided, does not.
+void Run::look_at_cases() {
+  constexpr std::size_t kMaxCases = 8;
+  constexpr int kCaseTrials = 2;
+  if (verdict_.status != "ok" || !task_) return;
+  const json cases = task_->reply.value("cases", json::array());
+  if (cases.empty()) return;
+  Verdict verified = verdict_;
+  trials_ = std::min(trials_, kCaseTrials);
+  for (std::size_t i = 0; i < std::min(kMaxCases, cases.size()) && !cancelled(); ++i) {
+    const std::string name = text_of(cases[i], "name");
+    if (!open_task(cases[i].value("set", std::map<std::string, std::int64_t>{}), config_.axis_work_budget) || verdict_.work > 2 * config_.axis_work_budget) {
+      verified.notes.push_back(fmt::format("case '{}' was not looked at", name));
+      continue;
+    }
+    attempt();
+    const std::string kind = status_class(verdict_.status);
+    if (kind == "correctness_error" || kind == "runtime_error" || kind == "cheating") {
+      verdict_.notes.push_back("right at the task's own sizes");
+      finish(verdict_.status, fmt::format("in the task's case '{}': {}", name, verdict_.cause));
+      return;
+    }
+    verified.notes.push_back(fmt::format("{} in the task's case '{}'", verdict_.status == "ok" ? "also right" : "undecided (" + verdict_.status + ")", name));
+  }
+  verified.seconds = std::move(verdict_.seconds);
   verdict_ = std::move(verified);
 }
 

@@ -273,7 +273,9 @@ TEST(AttemptFile, GoesOnWhereItStopped) {
     ASSERT_TRUE(file);
     EXPECT_FALSE(AttemptFile::open(path));  // another writer
     for (const Attempt& attempt : ended.attempts)
-      if (attempt.sample == 0 || attempt.turn == 1) ASSERT_TRUE((*file)->add(attempt, "family"));
+      if (attempt.sample == 0 || attempt.turn == 1) {
+        ASSERT_TRUE((*file)->add(attempt, "family"));
+      }
   }
   // Sample 1 was under way, and a line was cut short.
   std::ofstream(path, std::ios::app) << "{\"reference\": \"co";

@@ -84,7 +84,7 @@ TEST(Evaluation, FasterIsOfMeasuredOnesAndNullWhereNoneIs) {
 
 RftAnswer answer(const std::string& task, const std::string& kernels, double speed) {
   return {.task = task,
-          .task_hash = std::string(63, '0') + task,
+          .task_hash = task + std::string(63, '0'),
           .family = "f",
           .messages = {{"user", "ask"}},
           .answer = "```" + kernels + "```",

@@ -43,8 +43,19 @@ class ScriptedModel:
                     status, message = said
                     self.reply(status, {"error": {"message": message}}, [("Retry-After", "0.2")])
                     return
-                choice = {"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": said}}
-                self.reply(200, {"model": name, "choices": [choice], "usage": {"prompt_tokens": 11, "completion_tokens": 7}})
+                choice = {
+                    "index": 0,
+                    "finish_reason": "stop",
+                    "message": {"role": "assistant", "content": said},
+                }
+                self.reply(
+                    200,
+                    {
+                        "model": name,
+                        "choices": [choice],
+                        "usage": {"prompt_tokens": 11, "completion_tokens": 7},
+                    },
+                )
 
         self.lock = threading.Lock()
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)

@@ -27,7 +27,11 @@ def fenced(code):
 
 def run(*arguments, env=None, code=0):
     done = subprocess.run(
-        [str(PROGRAM), *map(str, arguments)], capture_output=True, text=True, timeout=280, env={**os.environ, "OPENAI_API_KEY": "", **(env or {})}
+        [str(PROGRAM), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        timeout=280,
+        env={**os.environ, "OPENAI_API_KEY": "", **(env or {})},
     )
     assert done.returncode == code, f"{done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
@@ -44,8 +48,25 @@ def test_failures_go_back_and_the_verified_kernel_is_written(tmp_path):
 
     out = tmp_path / "out"
     with ScriptedModel(answer) as model:
-        done = run("generate", RELU, "--endpoint", model.url, "--samples", 1, "--turns", 3, "-o", out, "--trials", 5,
-                   "--backend", "vgpu", env={"MODEL_KEY": "s3cret-key"}, *["--api-key-env", "MODEL_KEY"])
+        done = run(
+            "generate",
+            RELU,
+            "--endpoint",
+            model.url,
+            "--samples",
+            1,
+            "--turns",
+            3,
+            "-o",
+            out,
+            "--trials",
+            5,
+            "--backend",
+            "vgpu",
+            "--api-key-env",
+            "MODEL_KEY",
+            env={"MODEL_KEY": "s3cret-key"},
+        )
     assert model.keys == ["Bearer s3cret-key"] * 2
     first, second = (request["messages"] for request in model.requests)
     assert "ModelNew" in first[0]["content"] and RELU.read_text().strip() in first[0]["content"]
@@ -66,7 +87,21 @@ def test_failures_go_back_and_the_verified_kernel_is_written(tmp_path):
 @built
 def test_plain_words_when_nothing_is_verified(tmp_path):
     with ScriptedModel(lambda messages, body: NOTHING) as model:
-        done = run("generate", RELU, "--endpoint", model.url, "--samples", 3, "--turns", 2, "-o", tmp_path / "out", "--backend", "vgpu", code=1)
+        done = run(
+            "generate",
+            RELU,
+            "--endpoint",
+            model.url,
+            "--samples",
+            3,
+            "--turns",
+            2,
+            "-o",
+            tmp_path / "out",
+            "--backend",
+            "vgpu",
+            code=1,
+        )
     assert "None of 6 answers was verified" in done.stdout
     assert "compile_error:extract" in done.stdout
     assert "Try:" in done.stdout
@@ -77,15 +112,31 @@ def test_plain_words_when_nothing_is_verified(tmp_path):
 @built
 def test_wrong_use_is_said(tmp_path):
     bare = tmp_path / "net.py"
-    bare.write_text("import torch.nn as nn\nclass Net(nn.Module):\n    def __init__(self, width):\n        super().__init__()\n    def forward(self, x, y):\n        return x + y\n")
+    bare.write_text(
+        "import torch.nn as nn\nclass Net(nn.Module):\n    def __init__(self, width):\n        super().__init__()\n    def forward(self, x, y):\n        return x + y\n"
+    )
     said = run("generate", bare, "--endpoint", "http://127.0.0.1:9", code=2).stderr
     assert "forward(x, y)" in said and "--inputs" in said
     said = run("generate", bare, "--inputs", "2xf32,2xf32", "--endpoint", "http://127.0.0.1:9", code=2).stderr
     assert "width" in said and "--init" in said
-    said = run("generate", RELU, "--endpoint", "http://127.0.0.1:9", "--api-key-env", "NOT_SET_ANYWHERE", code=2).stderr
+    said = run(
+        "generate", RELU, "--endpoint", "http://127.0.0.1:9", "--api-key-env", "NOT_SET_ANYWHERE", code=2
+    ).stderr
     assert "NOT_SET_ANYWHERE" in said
     with ScriptedModel(lambda messages, body: (404, "no such model")) as model:
-        said = run("generate", RELU, "--endpoint", model.url, "--model", "x", "--backend", "vgpu", "-o", tmp_path / "o", code=3)
+        said = run(
+            "generate",
+            RELU,
+            "--endpoint",
+            model.url,
+            "--model",
+            "x",
+            "--backend",
+            "vgpu",
+            "-o",
+            tmp_path / "o",
+            code=3,
+        )
     assert "no such model" in said.stderr and "is 'x' the model's name" in said.stderr
 
 
@@ -99,9 +150,27 @@ def test_sampling_goes_on_where_it_stopped(tmp_path):
         count += 1
         return (400, "that is all for today") if count == 4 else f"answer {body['seed']}"
 
-    ids = ["--id", "activation/1_relu", "--id", "reduction/1_row_sum"] if (ROOT / "tasks/reduction/1_row_sum.py").exists() else ["--limit", 2]
+    ids = (
+        ["--id", "activation/1_relu", "--id", "reduction/1_row_sum"]
+        if (ROOT / "tasks/reduction/1_row_sum.py").exists()
+        else ["--limit", 2]
+    )
     with ScriptedModel(answer) as model:
-        arguments = ["sample", "--tasks", ROOT / "tasks", *ids, "-n", 3, "--endpoint", model.url, "--asking", 1, "-o", out, "--quiet"]
+        arguments = [
+            "sample",
+            "--tasks",
+            ROOT / "tasks",
+            *ids,
+            "-n",
+            3,
+            "--endpoint",
+            model.url,
+            "--asking",
+            1,
+            "-o",
+            out,
+            "--quiet",
+        ]
         assert "that is all" in run(*arguments, code=3).stderr
         assert sum("error" not in row for row in lines(out)) == 3
         run(*arguments)
@@ -111,7 +180,9 @@ def test_sampling_goes_on_where_it_stopped(tmp_path):
         assert all(row["candidate"] == f"answer {row['seed']}" and row["tokens"] == 7 for row in rows)
         run(*arguments)
         assert len(model.requests) == 7
-    assert all(len(request["messages"][0]["content"]) < 2000 for request in model.requests)  # the compact prompt
+    assert all(
+        len(request["messages"][0]["content"]) < 2000 for request in model.requests
+    )  # the compact prompt
 
 
 @built
@@ -125,8 +196,27 @@ def test_evaluation_and_data_from_it(tmp_path):
 
     out = tmp_path / "eval"
     with ScriptedModel(answer) as model:
-        done = run("evaluate", "--tasks", RELU.parent, "--id", "1_relu", "-n", 4, "--endpoint", model.url, "--asking", 1, "-o", out,
-                   "--trials", 5, "--backend", "vgpu", "--lanes", 1)
+        done = run(
+            "evaluate",
+            "--tasks",
+            RELU.parent,
+            "--id",
+            "1_relu",
+            "-n",
+            4,
+            "--endpoint",
+            model.url,
+            "--asking",
+            1,
+            "-o",
+            out,
+            "--trials",
+            5,
+            "--backend",
+            "vgpu",
+            "--lanes",
+            1,
+        )
     assert "overall" in done.stdout
     summary = json.loads((out / "summary.json").read_text())
     overall = summary["overall"]
@@ -143,7 +233,9 @@ def test_evaluation_and_data_from_it(tmp_path):
     assert rows[0]["messages"][0]["content"] == model.requests[0]["messages"][0]["content"]
     assert rows[0]["messages"][-1]["content"] in (fenced(RIGHT), fenced(renamed))
     empty = tmp_path / "nothing.jsonl"
-    empty.write_text("".join(json.dumps(row) + "\n" for row in lines(out / "verdicts.jsonl") if row["status"] != "ok"))
+    empty.write_text(
+        "".join(json.dumps(row) + "\n" for row in lines(out / "verdicts.jsonl") if row["status"] != "ok")
+    )
     assert "nothing to learn from" in run("rft", empty, "-o", tmp_path / "none", code=1).stderr
 
 
@@ -156,12 +248,33 @@ def test_repair_and_review_look_at_the_given_file(tmp_path):
     assert "they agree" in done.stdout and "compile_error:extract" in done.stdout
     assert NOTHING in model.requests[0]["messages"][0]["content"]
     with ScriptedModel(lambda messages, body: NOTHING + "!") as model:
-        run("repair", given, "--task", RELU, "--endpoint", model.url, "--samples", 1, "--turns", 1, "-o", tmp_path / "out", "--backend", "vgpu", code=1)
+        run(
+            "repair",
+            given,
+            "--task",
+            RELU,
+            "--endpoint",
+            model.url,
+            "--samples",
+            1,
+            "--turns",
+            1,
+            "-o",
+            tmp_path / "out",
+            "--backend",
+            "vgpu",
+            code=1,
+        )
     messages = model.requests[0]["messages"]
     assert [message["role"] for message in messages] == ["user", "assistant", "user"]
     assert NOTHING in messages[1]["content"] and "compile_error:extract" in messages[2]["content"]
     with ScriptedModel(lambda messages, body: NOTHING) as model:
-        assert "repair it first" in run("optimize", given, "--task", RELU, "--endpoint", model.url, "--backend", "vgpu", code=1).stderr
+        assert (
+            "repair it first"
+            in run(
+                "optimize", given, "--task", RELU, "--endpoint", model.url, "--backend", "vgpu", code=1
+            ).stderr
+        )
     assert not model.requests
 
 
@@ -172,7 +285,10 @@ def task_of(tmp_path, code, *arguments):
     path = tmp_path / "module.py"
     path.write_text(code)
     done = subprocess.run(
-        [sys.executable, "-I", str(ROOT / "runtime/python/module_task.py"), str(path), *arguments], capture_output=True, text=True, check=True
+        [sys.executable, "-I", str(ROOT / "runtime/python/module_task.py"), str(path), *arguments],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return json.loads(done.stdout)
 
@@ -214,7 +330,12 @@ def test_a_module_becomes_a_task(tmp_path):
 @pytest.mark.parametrize("kind", ["f16", "bf16", "f32", "f64", "i8", "u8", "i32", "i64", "bool"])
 def test_every_type_of_input(tmp_path, kind):
     torch = pytest.importorskip("torch")
-    made = task_of(tmp_path, "import torch\nclass M(torch.nn.Module):\n    def forward(self, x): return x\n", "--inputs", f"2x3x{kind},{kind}")
+    made = task_of(
+        tmp_path,
+        "import torch\nclass M(torch.nn.Module):\n    def forward(self, x): return x\n",
+        "--inputs",
+        f"2x3x{kind},{kind}",
+    )
     module = {}
     exec(compile(made["code"], "task", "exec"), module)
     inputs = module["get_inputs"]()
@@ -244,5 +365,11 @@ def test_what_a_module_file_lacks_is_named(tmp_path):
 def test_prompts_ask_for_no_copied_words():
     """Templates are filled from names that the program gives."""
     for path in (ROOT / "runtime/prompts/templates").glob("*.md"):
-        assert set(re.findall(r"{{(\w+)}}", path.read_text())) <= {"platform", "reference", "answer", "findings", "counters"}
+        assert set(re.findall(r"{{(\w+)}}", path.read_text())) <= {
+            "platform",
+            "reference",
+            "answer",
+            "findings",
+            "counters",
+        }
     assert ast.parse((ROOT / "runtime/python/module_task.py").read_text())

@@ -212,7 +212,7 @@ class Server:
                 "init_args": encode(list(task.init_args)), "init_kwargs": encode(dict(task.init_kwargs)),
                 "input_tree": encode(task.input_example), "output_tree": encode(task.output_example), "state": state,
                 "computes": task.computes, "flops": task.trace.flops, "random": task.random, "training": training,
-                "reference_mutates": task.mutates, "ops": sorted(task.trace.ops), "seed": task.options.seed}
+                "cases": task.cases, "reference_mutates": task.mutates, "ops": sorted(task.trace.ops), "seed": task.options.seed}
 
     def _task(self, request):
         from .errors import TaskError

@@ -60,6 +60,20 @@ def strict_precision():
     torch.set_default_device(None)
 
 
+MAX_CASES = 8
+
+
+def cases_of(task):
+    """The task's own unit tests: MUSACODER_CASES = [{"name": "unaligned rows", "set": {"rows": 33}}, …] (docs/data.md)."""
+    cases = getattr(task, "MUSACODER_CASES", [])
+    good = isinstance(cases, list) and len(cases) <= MAX_CASES and all(
+        isinstance(c, dict) and isinstance(c.get("name"), str) and isinstance(c.get("set"), dict) and c["set"] and
+        all(isinstance(k, str) and type(v) is int and 0 < v < 1 << 40 for k, v in c["set"].items()) for c in cases)
+    if not good:
+        raise TaskError("invalid_task:interface", f"MUSACODER_CASES is a list of at most {MAX_CASES} of {{'name': text, 'set': {{constant: positive integer}}}}")
+    return [{"name": c["name"][:80], "set": c["set"]} for c in cases]
+
+
 class Trial:
     def __init__(self, index, seed, distribution):
         self.index, self.seed, self.distribution = index, seed, distribution
@@ -170,6 +184,7 @@ class Task:
             torch.set_default_dtype(torch.float32)
             strict_precision()
             self.init_args, self.init_kwargs = self._stage("get_init_inputs", call_get_init_inputs, self.task)
+        self.cases = cases_of(self.task)
         for name in ("Model", "get_inputs"):
             if not callable(getattr(self.task, name, None)):
                 raise TaskError("invalid_task:interface", f"'{name}' is not callable")
