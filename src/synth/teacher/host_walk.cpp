@@ -515,20 +515,32 @@ class Walker {
   std::int64_t number(const std::string& text) const {
     if (text.rfind("self.", 0) != 0) return evaluate(text, globals_);
     const std::string path = text.substr(5);
-    const auto integer = [&](const Attr& attr) {
+    const auto integer = [&](const Attr& attr, std::size_t place) {
       if (const auto* i = std::get_if<std::int64_t>(&attr.value)) return *i;
+      if (const auto* l = std::get_if<std::vector<std::int64_t>>(&attr.value))
+        if (place < l->size()) return (*l)[place];
       throw Unknown(text + " is no integer");
     };
     if (const std::size_t dot = path.find('.'); dot != std::string::npos) {
-      for (const Module& m : graph_.modules)
-        if (m.name == path.substr(0, dot))
-          if (const auto it = m.args.find(path.substr(dot + 1)); it != m.args.end()) return integer(it->second);
+      // self.conv.stride[1]: torch keeps a tuple where the constructor was given a number.
+      std::string argument = path.substr(dot + 1);
+      std::size_t place = 0;
+      if (const std::size_t open = argument.find('['); open != std::string::npos) {
+        place = static_cast<std::size_t>(evaluate(argument.substr(open + 1, argument.size() - open - 2), globals_));
+        argument.erase(open);
+      }
+      for (const Module& m : graph_.modules) {
+        if (m.name != path.substr(0, dot)) continue;
+        if (const auto it = m.args.find(argument); it != m.args.end()) return integer(it->second, place);
+        if (argument == "stride" || argument == "dilation" || argument == "groups") return 1;
+        if (argument == "padding" || argument == "output_padding") return 0;
+      }
       throw Unknown("the task has no " + text);
     }
     if (const auto it = graph_.constants.find(path); it != graph_.constants.end()) return it->second;
     for (const Node& n : graph_.nodes)
       for (const auto& [name, attr] : n.attrs)
-        if (attr.constant == path) return integer(attr);
+        if (attr.constant == path) return integer(attr, 0);
     throw Unknown("the task has no " + text);
   }
 
