@@ -214,5 +214,26 @@ class ModelNew(nn.Module):
   EXPECT_EQ(walk->outputs, (std::vector<std::vector<std::int64_t>>{{10, 100}}));
 }
 
+TEST(HostWalk, FollowsVectorsOfSizesAndTuplesOfModules) {
+  GraphBuilder b;
+  const int x = b.input("x", DType::kF32, {literal(3), literal(5), literal(7)});
+  b.output(b.module("conv", "Conv1d", "conv1d", {x}, {{"in_channels", 5}, {"out_channels", 4}, {"kernel_size", 3}, {"stride", 2}}));
+  const char* file = R"py(
+torch::Tensor f(torch::Tensor x, torch::Tensor w, int64_t stride, int64_t padding) {
+  auto shape = x.sizes().vec();
+  shape[shape.size() - 2] = w.size(0);
+  shape.back() = (x.size(2) + 2 * padding - w.size(2)) / stride + 1;
+  auto out = torch::empty(shape, x.options());
+  return out;
+}
+class ModelNew(nn.Module):
+    def forward(self, x):
+        return ops.f(x, self.conv.weight, self.conv.stride[0], self.conv.padding[0])
+)py";
+  const auto walk = walk_host(file, *b.build());
+  ASSERT_TRUE(walk.has_value()) << walk.error().message;
+  EXPECT_EQ(walk->outputs, (std::vector<std::vector<std::int64_t>>{{3, 4, 3}}));
+}
+
 }  // namespace
 }  // namespace musacoder::synth

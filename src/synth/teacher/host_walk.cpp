@@ -63,6 +63,7 @@ struct Scope {
   std::map<std::string, Shape> tensors;
   std::map<std::string, std::string> texts;       // of variables: how they were written
   std::map<std::string, std::vector<std::int64_t>> dims;  // dim3 variables
+  std::map<std::string, Shape> shapes;                    // vectors of sizes
 };
 
 // Integer expressions of host code.
@@ -313,6 +314,7 @@ class Walker {
       if (text.rfind(maker, 0) != 0) continue;
       const std::string shape = split(text.substr(maker.size(), text.size() - maker.size() - 1), ',')[0];
       if (const std::size_t dot = shape.find(".sizes()"); dot != std::string::npos) return host_tensor(shape.substr(0, dot), scope);
+      if (const auto known = scope.shapes.find(shape); known != scope.shapes.end()) return known->second;
       if (shape.empty() || shape[0] != '{') throw Unknown("shape " + shape);
       Shape all;
       for (const std::string& d : split(shape.substr(1, shape.size() - 2), ',')) all.push_back(evaluate(d, scope));
@@ -333,11 +335,22 @@ class Walker {
       scope.texts[name] = "(" + inside + ")";
       return;
     }
+    if (const std::size_t pop = statement.find(".pop_back()"); pop != std::string::npos) {
+      const auto it = scope.shapes.find(statement.substr(0, pop));
+      if (it == scope.shapes.end() || it->second.empty()) throw Unknown("statement " + statement);
+      it->second.pop_back();
+      return;
+    }
     const std::size_t equals = statement.find(" = ");
     if (equals == std::string::npos) throw Unknown("statement " + statement);
     const std::string left = trimmed(statement.substr(0, equals)), right = trimmed(statement.substr(equals + 3));
     const std::size_t space = left.rfind(' ');
     const std::string name = space == std::string::npos ? left : left.substr(space + 1);
+    if (const std::size_t sizes = right.find(".sizes().vec()"); sizes != std::string::npos) {
+      scope.shapes[name] = host_tensor(right.substr(0, sizes), scope);
+      return;
+    }
+    if (left.find(".back()") != std::string::npos || left.find('[') != std::string::npos) return set_size(left, right, scope);
     if (right.find("torch::") == 0 || right.find(".contiguous()") != std::string::npos) {
       scope.tensors[name] = host_tensor(right, scope);
       return;
@@ -346,6 +359,22 @@ class Walker {
     if (right.find(".stride(") != std::string::npos) return;  // depends on views; nothing is said of it
     scope.numbers[name] = evaluate(right, scope);
     scope.texts[name] = right;
+  }
+
+  // shape.back() = n;  shape[1] = n;  shape[shape.size() - 2] = n;
+  static void set_size(const std::string& left, const std::string& right, Scope& scope) {
+    const std::string name = left.substr(0, left.find_first_of(".["));
+    const auto it = scope.shapes.find(name);
+    if (it == scope.shapes.end() || it->second.empty()) throw Unknown("statement " + left + " = " + right);
+    std::size_t place = it->second.size() - 1;
+    if (const std::size_t open = left.find('['); open != std::string::npos) {
+      std::string index = left.substr(open + 1, left.rfind(']') - open - 1);
+      if (const std::size_t size = index.find(name + ".size()"); size != std::string::npos)
+        index.replace(size, name.size() + 7, std::to_string(it->second.size()));
+      place = static_cast<std::size_t>(evaluate(index, scope));
+    }
+    if (place >= it->second.size()) throw Unknown("statement " + left + " = " + right);
+    it->second[place] = evaluate(right, scope);
   }
 
   void launch(const std::string& statement, const Scope& scope) {
