@@ -63,7 +63,6 @@ struct Scope {
   std::map<std::string, Shape> tensors;
   std::map<std::string, std::string> texts;       // of variables: how they were written
   std::map<std::string, std::vector<std::int64_t>> dims;  // dim3 variables
-  std::map<std::string, Shape> shapes;                    // vectors of sizes
 };
 
 // Integer expressions of host code.
@@ -203,6 +202,7 @@ class Expression {
       return static_cast<std::int64_t>(t->second.size());
     }
     if (method != "size") throw Unknown("unknown method ." + method);
+    if (take(")")) return static_cast<std::int64_t>(t->second.size());  // of a vector of sizes
     std::int64_t d = choice();
     expect(")");
     if (d < 0) d += static_cast<std::int64_t>(t->second.size());
@@ -314,7 +314,7 @@ class Walker {
       if (text.rfind(maker, 0) != 0) continue;
       const std::string shape = split(text.substr(maker.size(), text.size() - maker.size() - 1), ',')[0];
       if (const std::size_t dot = shape.find(".sizes()"); dot != std::string::npos) return host_tensor(shape.substr(0, dot), scope);
-      if (const auto known = scope.shapes.find(shape); known != scope.shapes.end()) return known->second;
+      if (const auto own = scope.tensors.find(shape); own != scope.tensors.end()) return own->second;
       if (shape.empty() || shape[0] != '{') throw Unknown("shape " + shape);
       Shape all;
       for (const std::string& d : split(shape.substr(1, shape.size() - 2), ',')) all.push_back(evaluate(d, scope));
@@ -335,22 +335,17 @@ class Walker {
       scope.texts[name] = "(" + inside + ")";
       return;
     }
-    if (const std::size_t pop = statement.find(".pop_back()"); pop != std::string::npos) {
-      const auto it = scope.shapes.find(statement.substr(0, pop));
-      if (it == scope.shapes.end() || it->second.empty()) throw Unknown("statement " + statement);
-      it->second.pop_back();
-      return;
-    }
     const std::size_t equals = statement.find(" = ");
+    if (equals == std::string::npos && sizes_shortened(statement, scope)) return;
     if (equals == std::string::npos) throw Unknown("statement " + statement);
     const std::string left = trimmed(statement.substr(0, equals)), right = trimmed(statement.substr(equals + 3));
+    if (size_replaced(left, right, scope)) return;
     const std::size_t space = left.rfind(' ');
     const std::string name = space == std::string::npos ? left : left.substr(space + 1);
-    if (const std::size_t sizes = right.find(".sizes().vec()"); sizes != std::string::npos) {
-      scope.shapes[name] = host_tensor(right.substr(0, sizes), scope);
+    if (const std::size_t vec = right.find(".sizes().vec()"); vec != std::string::npos) {
+      scope.tensors[name] = host_tensor(right.substr(0, vec), scope);
       return;
     }
-    if (left.find(".back()") != std::string::npos || left.find('[') != std::string::npos) return set_size(left, right, scope);
     if (right.find("torch::") == 0 || right.find(".contiguous()") != std::string::npos) {
       scope.tensors[name] = host_tensor(right, scope);
       return;
@@ -361,20 +356,23 @@ class Walker {
     scope.texts[name] = right;
   }
 
-  // shape.back() = n;  shape[1] = n;  shape[shape.size() - 2] = n;
-  static void set_size(const std::string& left, const std::string& right, Scope& scope) {
-    const std::string name = left.substr(0, left.find_first_of(".["));
-    const auto it = scope.shapes.find(name);
-    if (it == scope.shapes.end() || it->second.empty()) throw Unknown("statement " + left + " = " + right);
-    std::size_t place = it->second.size() - 1;
-    if (const std::size_t open = left.find('['); open != std::string::npos) {
-      std::string index = left.substr(open + 1, left.rfind(']') - open - 1);
-      if (const std::size_t size = index.find(name + ".size()"); size != std::string::npos)
-        index.replace(size, name.size() + 7, std::to_string(it->second.size()));
-      place = static_cast<std::size_t>(evaluate(index, scope));
-    }
-    if (place >= it->second.size()) throw Unknown("statement " + left + " = " + right);
-    it->second[place] = evaluate(right, scope);
+  // Vectors of sizes: shape.pop_back(), shape.back() = n, shape[shape.size() - 2] = m.
+  static bool sizes_shortened(const std::string& statement, Scope& scope) {
+    const std::size_t dot = statement.find(".pop_back()");
+    const auto it = dot == std::string::npos ? scope.tensors.end() : scope.tensors.find(statement.substr(0, dot));
+    if (it == scope.tensors.end() || it->second.empty()) return false;
+    it->second.pop_back();
+    return true;
+  }
+  static bool size_replaced(const std::string& left, const std::string& right, Scope& scope) {
+    const std::size_t end = left.find_first_of(".[");
+    const auto it = end == std::string::npos ? scope.tensors.end() : scope.tensors.find(left.substr(0, end));
+    if (it == scope.tensors.end() || it->second.empty()) return false;
+    std::int64_t at = static_cast<std::int64_t>(it->second.size()) - 1;
+    if (left[end] == '[') at = evaluate(left.substr(end + 1, closing(left, end) - end - 1), scope);
+    else if (left.substr(end) != ".back()") return false;
+    it->second.at(static_cast<std::size_t>(at)) = evaluate(right, scope);
+    return true;
   }
 
   void launch(const std::string& statement, const Scope& scope) {
@@ -543,33 +541,25 @@ class Walker {
   // An integer as Python sees it: a literal, or an attribute that the task's constructor keeps.
   std::int64_t number(const std::string& text) const {
     if (text.rfind("self.", 0) != 0) return evaluate(text, globals_);
-    const std::string path = text.substr(5);
-    const auto integer = [&](const Attr& attr, std::size_t place) {
+    // self.conv.stride[0]: members keep one number for each axis, whether they were given one or a tuple.
+    const std::size_t bracket = text.find('[');
+    const std::string path = text.substr(5, bracket == std::string::npos ? bracket : bracket - 5);
+    const auto integer = [&](const Attr& attr) {
       if (const auto* i = std::get_if<std::int64_t>(&attr.value)) return *i;
-      if (const auto* l = std::get_if<std::vector<std::int64_t>>(&attr.value))
-        if (place < l->size()) return (*l)[place];
+      if (const auto* list = std::get_if<std::vector<std::int64_t>>(&attr.value); list != nullptr && bracket != std::string::npos)
+        return list->at(static_cast<std::size_t>(evaluate(text.substr(bracket + 1, text.size() - bracket - 2), globals_)));
       throw Unknown(text + " is no integer");
     };
     if (const std::size_t dot = path.find('.'); dot != std::string::npos) {
-      // self.conv.stride[1]: torch keeps a tuple where the constructor was given a number.
-      std::string argument = path.substr(dot + 1);
-      std::size_t place = 0;
-      if (const std::size_t open = argument.find('['); open != std::string::npos) {
-        place = static_cast<std::size_t>(evaluate(argument.substr(open + 1, argument.size() - open - 2), globals_));
-        argument.erase(open);
-      }
-      for (const Module& m : graph_.modules) {
-        if (m.name != path.substr(0, dot)) continue;
-        if (const auto it = m.args.find(argument); it != m.args.end()) return integer(it->second, place);
-        if (argument == "stride" || argument == "dilation" || argument == "groups") return 1;
-        if (argument == "padding" || argument == "output_padding") return 0;
-      }
+      for (const Module& m : graph_.modules)
+        if (m.name == path.substr(0, dot))
+          if (const auto it = m.args.find(path.substr(dot + 1)); it != m.args.end()) return integer(it->second);
       throw Unknown("the task has no " + text);
     }
     if (const auto it = graph_.constants.find(path); it != graph_.constants.end()) return it->second;
     for (const Node& n : graph_.nodes)
       for (const auto& [name, attr] : n.attrs)
-        if (attr.constant == path) return integer(attr, 0);
+        if (attr.constant == path) return integer(attr);
     throw Unknown("the task has no " + text);
   }
 
