@@ -8,6 +8,7 @@
 
 #include "synth/graph/graph.h"
 #include "synth/tasks/tasks.h"
+#include "synth/teacher/derivation.h"
 #include "synth/teacher/program_teacher.h"
 #include "synth/teacher/schedule.h"
 
@@ -85,13 +86,15 @@ TEST(HeavyTasks, AreAnsweredAndFactsStandInTheKernels) {
   std::set<std::string> used;
   for (const Archetype* archetype : heavy()) {
     for (std::uint64_t seed = 1; seed <= 8; ++seed) {
-      const Result<GeneratedTask> task = make_task(*archetype, seed);
+      const Result<DrawnTask> task = make_task(*archetype, seed);
       ASSERT_TRUE(task) << archetype->name << " " << seed << ": " << task.error().message;
-      const auto answers = teacher.answer({task->file, task->graph}, {.seed = seed, .most = 3});
+      const auto answers = teacher.answer({task->file, task->graph}, {.seed = seed, .most = 3, .derive = true});
       ASSERT_TRUE(answers) << archetype->name << " " << seed << ": " << answers.error().message;
       for (const Answer& answer : *answers) {
         std::string rest = answer.schedule + "+";
         for (std::size_t at; (at = rest.find('+')) != std::string::npos; rest = rest.substr(at + 1)) used.insert(rest.substr(0, at));
+        const Status agrees = check_derivation(answer.derivation, task->graph, answer.file);
+        EXPECT_TRUE(agrees) << archetype->name << " " << seed << ", " << answer.schedule << ": " << agrees.error().message;
         if (!of_these(answer.schedule)) continue;
         for (const KernelFacts& kernel : answer.kernels) {
           const std::size_t begin = answer.file.find("__global__ void " + kernel.name + "(");
