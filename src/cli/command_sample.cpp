@@ -329,6 +329,11 @@ int run_rft(const RftOptions& options) {
                fmt::join(options.verdicts, ", "));
     if (with.empty()) return 1;
   }
+  const auto joined = [](const std::vector<std::string>& lines) {
+    std::string text;
+    for (const auto& line : lines) text += line + "\n";
+    return text;
+  };
   json summary = generate::to_json(rows.summary);
   summary["shown"] = {
       {"rows", rows.summary.rows}, {"tasks", rows.summary.tasks}, {"distinct", rows.summary.distinct}};

@@ -103,6 +103,13 @@ TEST(HeavyTasks, AreAnsweredAndFactsStandInTheKernels) {
           const auto stands = [&](const std::string& fact, const char* what) {
             EXPECT_NE(text.find(fact), std::string::npos) << archetype->name << " " << seed << ", " << kernel.name << ": " << what << " '" << fact << "' is not in\n" << text;
           };
+          // A local with the name of a parameter hides it.
+          const std::string head = text.substr(0, text.find(") {"));
+          for (std::size_t at = text.find(") {"); (at = text.find("const int", at)) != std::string::npos; at += 9) {
+            const std::size_t name = text.find(' ', at + 9) + 1;
+            const std::string local = text.substr(name, text.find_first_of(" ;[=", name) - name);
+            EXPECT_EQ((head + ",").find(" " + local + ","), std::string::npos) << archetype->name << " " << seed << ": " << local << " is a parameter and a local of\n" << text;
+          }
           for (const IndexFact& i : kernel.indices) stands(i.name + " = " + i.formula + ";", "index");
           for (const std::string& bound : kernel.bounds) {
             // A guard may leave early where the fact says what stays.

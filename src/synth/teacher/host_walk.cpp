@@ -551,9 +551,14 @@ class Walker {
       throw Unknown(text + " is no integer");
     };
     if (const std::size_t dot = path.find('.'); dot != std::string::npos) {
-      for (const Module& m : graph_.modules)
-        if (m.name == path.substr(0, dot))
-          if (const auto it = m.args.find(path.substr(dot + 1)); it != m.args.end()) return integer(it->second);
+      const std::string argument = path.substr(dot + 1);
+      for (const Module& m : graph_.modules) {
+        if (m.name != path.substr(0, dot)) continue;
+        if (const auto it = m.args.find(argument); it != m.args.end()) return integer(it->second);
+        // What torch takes where the constructor says nothing.
+        if (argument == "stride" || argument == "dilation" || argument == "groups") return 1;
+        if (argument == "padding" || argument == "output_padding") return 0;
+      }
       throw Unknown("the task has no " + text);
     }
     if (const auto it = graph_.constants.find(path); it != graph_.constants.end()) return it->second;

@@ -1,0 +1,121 @@
+"""Modules harvested from users' files, and unit tests for tasks (runtime/python/musagraph)."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "runtime" / "python"))
+
+pytest.importorskip("torch")
+from musagraph.cases import propose  # noqa: E402
+from musagraph.harvest import harvest  # noqa: E402
+from musagraph.trace import trace_task  # noqa: E402
+
+FILE = '''
+import math, random
+import requests
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+SLOPE = 0.1
+
+def squash(x):
+    return F.leaky_relu(x, SLOPE) / math.sqrt(2)
+
+class Gate(nn.Module):
+    def __init__(self, dim: int, bias: bool = True):
+        super(Gate, self).__init__()
+        self.fc = nn.Linear(dim, 2 * dim, bias=bias)
+    def forward(self, x):
+        a, b = self.fc(x).chunk(2, dim=-1)
+        return squash(a) * torch.sigmoid(b)
+
+class Stem(Gate):
+    def __init__(self, in_channels):
+        nn.Module.__init__(self)
+        self.conv = nn.Conv2d(in_channels, 8, 3)
+    def forward(self, image):
+        return self.conv(image).relu()
+
+class Words(nn.Module):
+    def __init__(self, vocab_size, dim):
+        super().__init__()
+        self.table = nn.Embedding(vocab_size, dim)
+    def forward(self, ids):
+        return self.table(ids).mean(1)
+
+class Noisy(nn.Module):
+    def forward(self, x):
+        return x + torch.randn_like(x)
+
+class Branches(nn.Module):
+    def forward(self, x):
+        return x.exp() if x.abs().max() > 8 else x.tanh()
+
+class Fetches(nn.Module):
+    def forward(self, x):
+        return x * float(requests.get("http://x").text)
+
+class Reads(nn.Module):
+    def forward(self, x):
+        return x + torch.load("weights.pt")
+
+class Typed(nn.Module):
+    def __init__(self, config: dict):
+        super().__init__()
+    def forward(self, x):
+        return x
+
+class Logs(nn.Module):
+    def forward(self, x):
+        return torch.log(x)
+
+class NotOne:
+    pass
+'''
+
+
+def test_harvested_tasks_are_tasks():
+    found = harvest(FILE, "model.py")
+    tasks = {t["name"]: t["code"] for t in found["tasks"]}
+    assert set(tasks) == {"Gate", "Stem", "Words"}
+    assert "requests" not in tasks["Gate"] and "SLOPE = 0.1" in tasks["Gate"] and "class Model(nn.Module)" in tasks["Gate"]
+    ops = {name: set(trace_task(code)["ops"]) for name, code in tasks.items()}
+    assert {"aten::addmm", "aten::leaky_relu", "aten::sigmoid"} <= ops["Gate"] and "aten::convolution" in ops["Stem"] and "aten::embedding" in ops["Words"]
+
+
+def test_the_reason_is_told():
+    reasons = {d["name"]: d["reason"] for d in harvest(FILE, "model.py")["dropped"]}
+    assert set(reasons) == {"Noisy", "Branches", "Fetches", "Reads", "Typed", "Logs"}
+    assert "random" in reasons["Noisy"] and "control flow" in reasons["Branches"] and "requests" in reasons["Fetches"]
+    assert "load" in reasons["Reads"] and "config" in reasons["Typed"] and "finite" in reasons["Logs"]
+    assert harvest("class (", "x.py")["dropped"][0]["reason"].startswith("is not Python")
+
+
+TASK = """import torch
+rows = 32
+columns = 64
+heads = 4
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return x.view(rows, heads, columns // heads).sum(-1)
+def get_inputs():
+    return [torch.rand(rows, columns)]
+def get_init_inputs():
+    return []
+"""
+
+
+def test_cases_that_run_are_kept():
+    made = propose(TASK, 3)
+    assert "unaligned rows" in made["kept"] and "single rows" in made["kept"]
+    assert "unaligned columns" not in made["kept"], "the view needs a multiple of the heads"
+    assert {d["name"]: d["reason"] for d in made["dropped"]}["unaligned columns"] == "raises TaskError"
+    space = {}
+    exec(made["code"], space)
+    assert [c["name"] for c in space["MUSACODER_CASES"]] == made["kept"]
+    assert made == propose(TASK, 3)
+    assert propose("import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return x\ndef get_inputs():\n    return [torch.rand(3)]\n", 1)["kept"] == []
