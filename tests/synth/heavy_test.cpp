@@ -8,6 +8,7 @@
 
 #include "synth/graph/graph.h"
 #include "synth/tasks/tasks.h"
+#include "synth/teacher/derivation.h"
 #include "synth/teacher/program_teacher.h"
 #include "synth/teacher/schedule.h"
 
@@ -85,13 +86,15 @@ TEST(HeavyTasks, AreAnsweredAndFactsStandInTheKernels) {
   std::set<std::string> used;
   for (const Archetype* archetype : heavy()) {
     for (std::uint64_t seed = 1; seed <= 8; ++seed) {
-      const Result<GeneratedTask> task = make_task(*archetype, seed);
+      const Result<DrawnTask> task = make_task(*archetype, seed);
       ASSERT_TRUE(task) << archetype->name << " " << seed << ": " << task.error().message;
-      const auto answers = teacher.answer({task->file, task->graph}, {.seed = seed, .most = 3});
+      const auto answers = teacher.answer({task->file, task->graph}, {.seed = seed, .most = 3, .derive = true});
       ASSERT_TRUE(answers) << archetype->name << " " << seed << ": " << answers.error().message;
       for (const Answer& answer : *answers) {
         std::string rest = answer.schedule + "+";
         for (std::size_t at; (at = rest.find('+')) != std::string::npos; rest = rest.substr(at + 1)) used.insert(rest.substr(0, at));
+        const Status agrees = check_derivation(answer.derivation, task->graph, answer.file);
+        EXPECT_TRUE(agrees) << archetype->name << " " << seed << ", " << answer.schedule << ": " << agrees.error().message;
         if (!of_these(answer.schedule)) continue;
         for (const KernelFacts& kernel : answer.kernels) {
           const std::size_t begin = answer.file.find("__global__ void " + kernel.name + "(");
@@ -100,6 +103,13 @@ TEST(HeavyTasks, AreAnsweredAndFactsStandInTheKernels) {
           const auto stands = [&](const std::string& fact, const char* what) {
             EXPECT_NE(text.find(fact), std::string::npos) << archetype->name << " " << seed << ", " << kernel.name << ": " << what << " '" << fact << "' is not in\n" << text;
           };
+          // A local with the name of a parameter hides it.
+          const std::string head = text.substr(0, text.find(") {"));
+          for (std::size_t at = text.find(") {"); (at = text.find("const int", at)) != std::string::npos; at += 9) {
+            const std::size_t name = text.find(' ', at + 9) + 1;
+            const std::string local = text.substr(name, text.find_first_of(" ;[=", name) - name);
+            EXPECT_EQ((head + ",").find(" " + local + ","), std::string::npos) << archetype->name << " " << seed << ": " << local << " is a parameter and a local of\n" << text;
+          }
           for (const IndexFact& i : kernel.indices) stands(i.name + " = " + i.formula + ";", "index");
           for (const std::string& bound : kernel.bounds) {
             // A guard may leave early where the fact says what stays.

@@ -15,6 +15,9 @@ namespace {
 
 const char* const kTitles[] = {"Overall analysis", "Scalar formula", "Shapes", "Index and memory mapping", "Boundaries and types", "Likely errors"};
 
+const char* const kConvolution = "Σ over the group's input channels c and the kernel's places k of {0}[n, c, o · stride − padding + k · dilation] · {1}[o, c, k], plus the bias";
+const char* const kTransposed = "Σ over c, k of {0}[n, c, i] · {1}[c, o, k] where i · stride = o + padding − k · dilation has a whole solution inside the input, plus the bias";
+
 // What operators without an element-wise expression compute; {0}, {1} … operands.
 const std::map<std::string, const char*>& formulas() {
   static const std::map<std::string, const char*> table = {
@@ -66,30 +69,33 @@ const std::map<std::string, const char*>& formulas() {
       {"matmul", "Σ_k {0}[row, k] · {1}[k, column]"},
       {"mm", "Σ_k {0}[row, k] · {1}[k, column]"},
       {"bmm", "Σ_k {0}[b, row, k] · {1}[b, k, column]"},
-      {"conv1d", "Σ over the group's input channels and the kernel's places of {0} · {1}, plus the bias of the output channel; places outside are 0"},
-      {"conv_transpose1d", "Σ over input channels and kernel places that hit this place ((place + padding − tap · dilation) divisible by the stride) of {0} · {1}, plus the bias"},
-      {"max_pool1d", "max {0} over the window; places outside never win"},
-      {"avg_pool1d", "(Σ {0} over the window) / its size"},
-      {"adaptive_avg_pool1d", "mean of {0} from ⌊o · in / out⌋ to ⌈(o + 1) · in / out⌉ along each spatial axis"},
-      {"adaptive_max_pool1d", "max of {0} from ⌊o · in / out⌋ to ⌈(o + 1) · in / out⌉ along each spatial axis"},
-      {"conv2d", "Σ over the group's input channels and the kernel's places of {0} · {1}, plus the bias of the output channel; places outside are 0"},
-      {"conv_transpose2d", "Σ over input channels and kernel places that hit this place ((place + padding − tap · dilation) divisible by the stride) of {0} · {1}, plus the bias"},
-      {"max_pool2d", "max {0} over the window; places outside never win"},
-      {"avg_pool2d", "(Σ {0} over the window) / its size"},
-      {"adaptive_avg_pool2d", "mean of {0} from ⌊o · in / out⌋ to ⌈(o + 1) · in / out⌉ along each spatial axis"},
-      {"adaptive_max_pool2d", "max of {0} from ⌊o · in / out⌋ to ⌈(o + 1) · in / out⌉ along each spatial axis"},
-      {"conv3d", "Σ over the group's input channels and the kernel's places of {0} · {1}, plus the bias of the output channel; places outside are 0"},
-      {"conv_transpose3d", "Σ over input channels and kernel places that hit this place ((place + padding − tap · dilation) divisible by the stride) of {0} · {1}, plus the bias"},
-      {"max_pool3d", "max {0} over the window; places outside never win"},
-      {"avg_pool3d", "(Σ {0} over the window) / its size"},
-      {"adaptive_avg_pool3d", "mean of {0} from ⌊o · in / out⌋ to ⌈(o + 1) · in / out⌉ along each spatial axis"},
-      {"adaptive_max_pool3d", "max of {0} from ⌊o · in / out⌋ to ⌈(o + 1) · in / out⌉ along each spatial axis"},
       {"mv", "Σ_k {0}[row, k] · {1}[k]"},
       {"dot", "Σ_k {0}[k] · {1}[k]"},
       {"outer", "{0}[row] · {1}[column]"},
-      {"addmm", "{0} + Σ_k {1}[row, k] · {2}[k, column]"},
-      {"baddbmm", "{0} + Σ_k {1}[b, row, k] · {2}[b, k, column]"},
-      {"scaled_dot_product_attention", "Σ_j softmax_j({0} · {1}_j / √d) {2}_j"},
+      {"diagonal_mm", "{0}[row] · {1}[row, column]: a diagonal matrix scales rows, there is nothing to sum"},
+      {"addmm", "beta · {0} + alpha · Σ_k {1}[row, k] · {2}[k, column]"},
+      {"baddbmm", "beta · {0} + alpha · Σ_k {1}[b, row, k] · {2}[b, k, column]"},
+      {"conv1d", kConvolution},
+      {"conv2d", kConvolution},
+      {"conv3d", kConvolution},
+      {"conv_transpose1d", kTransposed},
+      {"conv_transpose2d", kTransposed},
+      {"conv_transpose3d", kTransposed},
+      {"max_pool1d", "max of {0} over the window at o · stride − padding; places outside do not take part"},
+      {"max_pool2d", "max of {0} over the window at o · stride − padding; places outside do not take part"},
+      {"max_pool3d", "max of {0} over the window at o · stride − padding; places outside do not take part"},
+      {"avg_pool1d", "(Σ {0} over the window at o · stride − padding) / size of the window, padding counted"},
+      {"avg_pool2d", "(Σ {0} over the window at o · stride − padding) / size of the window, padding counted"},
+      {"avg_pool3d", "(Σ {0} over the window at o · stride − padding) / size of the window, padding counted"},
+      {"adaptive_avg_pool1d", "mean of {0} from ⌊o · in / out⌋ to ⌈(o + 1) · in / out⌉ of each axis"},
+      {"adaptive_avg_pool2d", "mean of {0} from ⌊o · in / out⌋ to ⌈(o + 1) · in / out⌉ of each axis"},
+      {"adaptive_avg_pool3d", "mean of {0} from ⌊o · in / out⌋ to ⌈(o + 1) · in / out⌉ of each axis"},
+      {"adaptive_max_pool1d", "max of {0} from ⌊o · in / out⌋ to ⌈(o + 1) · in / out⌉ of each axis"},
+      {"adaptive_max_pool2d", "max of {0} from ⌊o · in / out⌋ to ⌈(o + 1) · in / out⌉ of each axis"},
+      {"adaptive_max_pool3d", "max of {0} from ⌊o · in / out⌋ to ⌈(o + 1) · in / out⌉ of each axis"},
+      {"scaled_dot_product_attention", "Σ_j softmax_j(scale · {0}[row] · {1}[j]) · {2}[j]; masked keys have weight 0"},
+      {"rnn_cell", "tanh({2} · {0} + {3} · {1}, plus both biases)"},
+      {"gru_cell", "(1 − z) · n + z · {1} with r, z = σ(…) of both inputs and n = tanh(input part + r · hidden part)"},
       {"mse_loss", "mean of ({0} − {1})²"},
       {"l1_loss", "mean of |{0} − {1}|"},
       {"huber_loss", "mean of d²/2 where |d| < δ, else δ (|d| − δ/2), with d = {0} − {1}"},
@@ -257,6 +263,13 @@ class Text {
     if (any({"roll", "remainder"})) all.push_back("The remainder of a negative number is negative in C++; add the size before taking it again.");
     if (any({"contiguous", "transpose", "permute"})) all.push_back("A view shares memory: its elements must be found by strides, not by the flat index.");
     if (any({"gelu"})) all.push_back("GELU has two forms, by erf and by tanh; they differ in the third digit.");
+    if (any({"conv1d", "conv2d", "conv3d", "max_pool1d", "max_pool2d", "max_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d"})) all.push_back("The window may begin before the input: a place less the padding is negative there and must be tested as a signed number.");
+    if (any({"conv_transpose1d", "conv_transpose2d", "conv_transpose3d"})) all.push_back("Transposed weights lie as (in, out / groups, …); places that the stride does not reach contribute nothing, and a remainder must not be rounded away.");
+    if (any({"max_pool1d", "max_pool2d", "max_pool3d"})) all.push_back("Padding is no zero for a maximum: places outside are left out.");
+    if (any({"linear"})) all.push_back("The weight of a linear layer is (out, in): its rows are multiplied, not its columns.");
+    if (any({"matmul", "mm", "bmm", "linear", "addmm"}) && shared) all.push_back("Tiles at the edges must be filled with zeros, or what an earlier tile left there is summed.");
+    if (any({"scaled_dot_product_attention"})) all.push_back("Scores overflow in the exponential unless their running maximum is subtracted; when it grows, sum and result must be rescaled.");
+    if (any({"cumsum", "cumprod"})) all.push_back("Pieces of a line depend on each other: what came before must be carried into the next.");
     if (any({"prelu"})) all.push_back("The slope belongs to the channel, which is the second axis, not the last.");
     std::set<std::string> types;
     for (const Value& v : graph_.values) types.insert(dtype_name(v.type.dtype));

@@ -71,12 +71,12 @@ struct Setup {
   std::string a_row, a_col, b_row, b_col;  // strides, where an operand has them
 
   std::string at_a(const std::string& r, const std::string& i) const {
-    if (!a_row.empty()) return fmt::format("{}{} * {} + {} * {}", p.a_batched ? mat + " * " + a + "_batch + " : "", r, a_row, i, a_col);
+    if (!a_row.empty()) return fmt::format("{}{} * {} + {} * {}", p.a_batched ? mat + " * " + a + "_stride_batch + " : "", r, a_row, i, a_col);
     return p.a_batched ? fmt::format("({} * {} + {}) * {} + {}", mat, m, r, k, i) : fmt::format("{} * {} + {}", r, k, i);
   }
   std::string at_b(const std::string& i, const std::string& c) const {
     if (p.vector) return i;
-    if (!b_row.empty()) return fmt::format("{}{} * {} + {} * {}", p.b_batched ? mat + " * " + b + "_batch + " : "", i, b_row, c, b_col);
+    if (!b_row.empty()) return fmt::format("{}{} * {} + {} * {}", p.b_batched ? mat + " * " + b + "_stride_batch + " : "", i, b_row, c, b_col);
     if (p.b_rows_are_n) return fmt::format("{} * {} + {}", c, k, i);
     return p.b_batched ? fmt::format("({} * {} + {}) * {} + {}", mat, k, i, n, c) : fmt::format("{} * {} + {}", i, n, c);
   }
@@ -111,11 +111,11 @@ Setup setup(AnchorUnit& unit) {
     if (!p.vector) unit.size(s.n, s.b + (linear ? ".size(0)" : ".size(1)"), p.n);
   }
   const auto strides = [&](const std::string& name, bool batched, std::string& row, std::string& col) {
-    row = name + "_row";
-    col = name + "_col";
+    row = name + "_stride_row";
+    col = name + "_stride_col";
     unit.stride(row, name + ".stride(-2)");
     unit.stride(col, name + ".stride(-1)");
-    if (batched) unit.stride(name + "_batch", name + ".stride(0)");
+    if (batched) unit.stride(name + "_stride_batch", name + ".stride(0)");
   };
   if (a_strided) strides(s.a, p.a_batched, s.a_row, s.a_col);
   if (b_strided) strides(s.b, p.b_batched, s.b_row, s.b_col);
@@ -150,7 +150,7 @@ void inputs(AnchorKernel& kernel, const Setup& s) {
        {std::tuple(s.a_row, s.a_col, s.a, s.p.a_batched), std::tuple(s.b_row, s.b_col, s.b, s.p.b_batched)}) {
     if (row.empty()) continue;
     kernel.sizes({row, col});
-    if (batched) kernel.size(name + "_batch");
+    if (batched) kernel.size(name + "_stride_batch");
   }
 }
 
