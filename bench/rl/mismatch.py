@@ -151,13 +151,13 @@ def main():
     parser.add_argument("--tasks", nargs="*")
     parser.add_argument("--eval", nargs="*")
     parser.add_argument("--verifier", choices=["scripted", "real"], default="scripted")
-    parser.add_argument("--steps", type=int, default=96)
+    parser.add_argument("--steps", type=int, default=48)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--lag", type=int, default=8)
     parser.add_argument("--updates", type=int, default=2)
     parser.add_argument("--group", type=int, default=8)
     parser.add_argument("--batch", type=int, default=8)
-    parser.add_argument("--tokens", type=int, default=14)
+    parser.add_argument("--tokens", type=int, default=8)
     parser.add_argument("--pass-tokens", type=int, default=4096)
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--delta", type=float, default=0.05)
@@ -168,9 +168,9 @@ def main():
         make_policy(folder, device=args.device)
         make_tasks(folder)
     result = {}
-    for setting in ("clean", "induced"):
-        for mask in MASKS:
-            for seed in range(args.seeds):
+    for seed in range(args.seeds):
+        for setting in ("clean", "induced"):
+            for mask in MASKS:
                 result.setdefault(f"{setting}-{mask}", []).append(
                     numbers(run(args, folder, setting, mask, seed))
                 )

@@ -1,12 +1,12 @@
 """A model from scratch that a run on a CPU can teach something: it repeats a letter so often as it is told, and counts badly.
 
     from tiny_policy import make_policy, make_tasks
-    make_policy(folder, steps=120)      # folder/model: Hugging Face's layout, fine-tuned by `musacoder-train sft`
+    make_policy(folder, steps=100)      # folder/model: Hugging Face's layout, fine-tuned by `musacoder-train sft`
     make_tasks(folder)                  # folder/train.jsonl, folder/eval.jsonl: prompts for the scripted reward "target"
 
-A prompt is "7g=", the answer wanted "ggggggg". Half of the rows that it is fine-tuned on have a number of letters that is
+A prompt is "4g=", the answer wanted "gggg". Half of the rows that it is fine-tuned on have a number of letters that is
 wrong by one or two, so it begins as a policy that is right now and then, which reinforcement learning can sharpen. Letters
-h and p are held out of training's tasks.
+e and j are held out of training's tasks.
 """
 
 import json
@@ -21,8 +21,9 @@ import transformers
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TRAIN = pathlib.Path(os.environ.get("MUSACODER_TRAIN", ROOT / "build" / "musacoder-train"))
-LETTERS = "abcdefghijklmnop"
-HELD_OUT = "hp"
+LETTERS = "abcdefghij"
+MOST = 6  # letters of an answer
+HELD_OUT = "ej"
 
 
 def write_model(folder, hidden, layers, seed):
@@ -60,11 +61,11 @@ def row(letter, count):
 
 def make_tasks(folder):
     for name, letters in (("train", [c for c in LETTERS if c not in HELD_OUT]), ("eval", HELD_OUT)):
-        rows = [row(letter, count) for letter in letters for count in range(1, 10)]
+        rows = [row(letter, count) for letter in letters for count in range(1, MOST + 1)]
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
 
 
-def make_policy(folder, hidden=64, layers=3, steps=120, seed=0, device="cpu"):
+def make_policy(folder, hidden=48, layers=2, steps=100, seed=0, device="cpu"):
     """folder/model, and folder/scratch with the run that made it."""
     folder = pathlib.Path(folder)
     scratch = folder / "scratch"
@@ -72,8 +73,8 @@ def make_policy(folder, hidden=64, layers=3, steps=120, seed=0, device="cpu"):
     write_model(scratch / "random", hidden, layers, seed)
     rng = random.Random(seed)
     rows = []
-    for _ in range(4000):
-        letter, count = rng.choice(LETTERS), rng.randint(1, 9)
+    for _ in range(2000):
+        letter, count = rng.choice(LETTERS), rng.randint(1, MOST)
         wrong = max(1, count + rng.choice([-2, -1, 1, 2])) if rng.random() < 0.5 else count
         rows.append({"prompt": f"{count}{letter}=", "completion": letter * wrong})
     (scratch / "sft.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
@@ -84,7 +85,7 @@ def make_policy(folder, hidden=64, layers=3, steps=120, seed=0, device="cpu"):
         "run.seed": seed,
         "run.threads": 1,  # a layer is too small to be divided
         "data.train": [str(scratch / "sft.jsonl")],
-        "data.length": 256,
+        "data.length": 128,
         "train.steps": steps,
         "train.batch_rows": 4,
         "optimizer.lr": 3e-3,

@@ -37,8 +37,8 @@ void write(const DrawnTask& task, const Options& options) {
   for (std::size_t k = 0; k < answers->size(); ++k) {
     const Answer& answer = (*answers)[k];
     if (options.derive)
-      if (const auto agrees = check_derivation(answer.derivation, task.graph, answer.file); !agrees)
-        std::fprintf(stderr, "%s %llu: %s\n", task.archetype.c_str(), static_cast<unsigned long long>(task.seed), agrees.error().message.c_str());
+      if (const auto agrees = check_derivation(derivation_text(task.graph, answer.kernels, task.seed), task.graph, answer.file); !agrees)
+        std::fprintf(stderr, "derivation: %s %llu: %s\n", task.archetype.c_str(), static_cast<unsigned long long>(task.seed), agrees.error().message.c_str());
     if (options.show) {
       std::printf("# ---- %s\n%s\n%s\n", answer.schedule.c_str(), answer.file.c_str(), answer.derivation.c_str());
       continue;

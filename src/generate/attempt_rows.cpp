@@ -37,6 +37,7 @@ json attempt_json(const Attempt& attempt, const std::string& family) {
        {"sample", attempt.sample},
        {"turn", attempt.turn},
        {"seed", attempt.seed},
+       {"model", attempt.model},
        {"last", attempt.last},
        {"messages", std::move(messages)},
        {"finish", attempt.answer.finish},

@@ -6,9 +6,9 @@
 //   if (file->finished(task->code, 3)) skip();       // a sample that an earlier run ended
 //   MC_RETURN_IF_ERROR(file->add(attempt, "reduction"));
 //
-// Keys: task, level, family, reference, candidate, sample, turn, seed, last, messages, finish, prompt_tokens,
-// tokens, ask_s, judge_s, repeated, error, row_key; and the verdict's. Opening drops a torn last line and the
-// rows of samples that were under way.
+// Keys: task, level, family, reference, candidate, sample, turn, seed, model, last, messages, finish,
+// prompt_tokens, tokens, ask_s, judge_s, repeated, error, row_key; and the verdict's. Opening drops a torn
+// last line and the rows of samples that were under way.
 #pragma once
 
 #include <memory>

@@ -41,8 +41,23 @@ class Campaign {
     std::vector<std::thread> threads;
     const int lanes = verifier_ ? verifier_->lanes() : 0;
     const int asking = std::max(1, std::min(config_.asking, static_cast<int>(starts_.size())));
-    for (int i = 0; i < asking; ++i) threads.emplace_back([this] { ask_all(); });
-    for (int lane = 0; lane < lanes; ++lane) threads.emplace_back([this, lane] { judge_all(lane); });
+    working_ = asking + lanes;
+    for (int i = 0; i < asking; ++i)
+      threads.emplace_back([this] {
+        ask_all();
+        leave();
+      });
+    for (int lane = 0; lane < lanes; ++lane)
+      threads.emplace_back([this, lane] {
+        judge_all(lane);
+        leave();
+      });
+    {
+      // Time goes on for whoever watches, also while nothing happens.
+      std::unique_lock lock(mutex_);
+      while (!changed_.wait_for(lock, std::chrono::milliseconds(500), [this] { return working_ == 0; }))
+        told();
+    }
     for (auto& thread : threads) thread.join();
     end_.seconds = watch.seconds();
     end_.stopped = stopped_;
@@ -51,6 +66,12 @@ class Campaign {
   }
 
  private:
+  void leave() {
+    std::lock_guard lock(mutex_);
+    --working_;
+    changed_.notify_all();
+  }
+
   bool over() {
     if (closing_) return true;
     if (hooks_.stop && hooks_.stop()) stopped_ = closing_ = true;
@@ -127,6 +148,7 @@ class Campaign {
     troubles_ = 0;
     attempt.answer = std::move(reply->answers.at(0));
     attempt.usage = reply->usage;
+    attempt.model = reply->model;
     attempt.cached = reply->cached;
     return attempt;
   }
@@ -160,7 +182,7 @@ class Campaign {
       to_judge_.erase(found);
       last = now.attempt.task;
       if (over()) {  // answers that nobody will judge
-        now.attempt.error = "the time was over before it was judged";
+        now.attempt.error = "the search ended before it was judged";
         finish(std::move(now.attempt), now.key, false);
         continue;
       }
@@ -172,10 +194,15 @@ class Campaign {
       --end_.progress.judging;
       ++end_.progress.judged;
       end_.judging_s += now.attempt.judge_s;
-      const bool verified = now.attempt.verdict->status == "ok";
+      if (closing_ && judge::status_class(now.attempt.verdict->status) == "infra") {
+        now.attempt.verdict.reset();
+        now.attempt.error = "the search ended while it was judged";
+      }
+      const bool judged = now.attempt.verdict.has_value();
+      const bool verified = judged && now.attempt.verdict->status == "ok";
       end_.progress.verified += verified;
       if (verified && config_.stop_when_verified) closing_ = true;
-      finish(std::move(now.attempt), now.key, true);
+      finish(std::move(now.attempt), now.key, judged);
       told();
     }
     changed_.notify_all();
@@ -205,12 +232,14 @@ class Campaign {
 
   // Under the lock.
   void finish(Attempt attempt, const Key& key, bool judged) {
-    bool goes_on = judged && key.turn < config_.turns && !closing_;
-    if (goes_on) {
+    bool wanted = judged && key.turn < config_.turns;
+    if (wanted) {
       const std::string& status = attempt.verdict->status;
-      goes_on = status == "ok" ? config_.improve : judge::is_candidate_fault(status);
+      wanted = status == "ok" ? config_.improve : judge::is_candidate_fault(status);
     }
-    attempt.last = !goes_on;
+    // A sample that only the time has ended is begun again by whoever takes it up.
+    attempt.last = !wanted;
+    const bool goes_on = wanted && !closing_;
     if (goes_on) {
       to_ask_.emplace(Key{key.turn + 1, key.start}, next_turn(attempt.messages, attempt.answer.text,
                                                               *attempt.verdict, attempt.code, key.turn));
@@ -233,6 +262,7 @@ class Campaign {
   std::map<Key, std::vector<chat::Message>> to_ask_;
   std::list<Waiting> to_judge_;
   std::size_t open_ = 0;  // samples that have not ended
+  int working_ = 0;       // threads
   CampaignEnd end_;
   std::atomic<bool> closing_{false}, stopped_{false}, end_of_time_{false};
   std::atomic<int> troubles_{0};

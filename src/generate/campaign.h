@@ -44,6 +44,7 @@ struct Attempt {
   std::vector<chat::Message> messages;  // what was asked
   chat::Answer answer;
   chat::Usage usage;
+  std::string model;  // as its server calls it
   double ask_s = 0, judge_s = 0;
   bool cached = false;    // the reply
   bool repeated = false;  // the verdict is that of an equal answer
@@ -70,9 +71,10 @@ struct CampaignProgress {
 };
 
 struct CampaignHooks {
-  std::function<void(const Attempt&)> attempt{};            // each as it ends; one at a time
-  std::function<void(const CampaignProgress&)> progress{};  // when something changed; one at a time
-  std::function<bool()> stop{};                             // asked often; true ends it as the deadline does
+  std::function<void(const Attempt&)> attempt{};  // each as it ends; one at a time
+  std::function<void(const CampaignProgress&)>
+      progress{};                // when something changed, and twice a second; one at a time
+  std::function<bool()> stop{};  // asked often; true ends it as the deadline does
 };
 
 struct CampaignEnd {

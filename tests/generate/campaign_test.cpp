@@ -201,6 +201,21 @@ TEST(Campaign, KeepsToItsTimeAndToStop) {
   EXPECT_TRUE(ended.end.stopped);
 }
 
+TEST(Campaign, WhatTheTimeCutShortIsNoEndOfItsSample) {
+  ScriptedModel model;
+  ScriptedVerifier slow(Statuses{{"T1", "infra:cancelled"}}), wrong(Statuses{});
+  slow.delay_s = wrong.delay_s = 0.3;
+  // Judged when the time is over: no verdict. Failed with turns left: not the last one.
+  auto ended = run(starts(1), model, &slow, {.turns = 2, .deadline = base::Deadline::in(0.1)});
+  ASSERT_EQ(ended.attempts.size(), 1u);
+  EXPECT_FALSE(ended.attempts[0].verdict);
+  EXPECT_THAT(ended.attempts[0].error, HasSubstr("while it was judged"));
+  ended = run(starts(1), model, &wrong, {.turns = 2, .deadline = base::Deadline::in(0.1)});
+  ASSERT_EQ(ended.attempts.size(), 1u);
+  EXPECT_FALSE(ended.attempts[0].last);
+  EXPECT_EQ(ended.attempts[0].verdict->status, "correctness_error:values");
+}
+
 TEST(Campaign, AModelThatRefusesEndsItAndOneThatStumblesDoesNot) {
   ScriptedModel model;
   ScriptedVerifier verifier(Statuses{});
@@ -297,7 +312,8 @@ TEST(Outcome, KeepsTheFastestAndCountsTheRest) {
 
 TEST(Outcome, SaysWhatFailedAndWhatToTry) {
   ScriptedModel model;
-  ScriptedVerifier wrong(Statuses{}), task_fault(Statuses{{"T1", "invalid_task:trivial"}}), machine(Statuses{{"T1", "infra:device"}});
+  ScriptedVerifier wrong(Statuses{}), task_fault(Statuses{{"T1", "invalid_task:trivial"}}),
+      machine(Statuses{{"T1", "infra:device"}});
   auto attempts = run(starts(3), model, &wrong, {}).attempts;
   auto outcome = outcome_of(attempts);
   EXPECT_EQ(outcome_exit_code(outcome), 1);

@@ -55,7 +55,7 @@ def test_failures_go_back_and_the_verified_kernel_is_written(tmp_path):
     assert "__global__ void relu_kernel" in (out / "kernel.cu").read_text()
     assert (out / "model_new.py").read_text() == RIGHT
     assert json.loads((out / "verdict.json").read_text())["status"] == "ok"
-    assert [row["status"] for row in lines(out / "attempts.jsonl")] == ["compile_error:nvcc", "ok"]
+    assert [row["status"] for row in lines(out / "attempts.jsonl")] == ["compile_error:syntax", "ok"]
     assert "<html" in (out / "report.html").read_text()
     assert json.loads((out / "report.json").read_text())["best"]["measured"] is False
     for file in out.iterdir():

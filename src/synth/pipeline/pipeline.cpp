@@ -492,6 +492,7 @@ class Maker {
     // Shards of an earlier, larger run.
     std::set<std::string> fresh;
     for (const Shard& shard : manifest.shards) fresh.insert(shard.file);
+    MC_RETURN_IF_ERROR(write_tasks());
     MC_RETURN_IF_ERROR(write_manifest(config_.out, manifest));
     std::error_code error;
     for (const auto& file : fs::directory_iterator(config_.out, error)) {
@@ -499,6 +500,14 @@ class Maker {
       if (name.starts_with("rows-") && name.ends_with(".jsonl.zst") && !fresh.contains(name)) fs::remove(file.path(), error);
     }
     return ok();
+  }
+
+  // What was kept, for whoever samples answers to it or learns from its rewards.
+  Status write_tasks() const {
+    std::string text;
+    for (const Entry& entry : entries_)
+      text += json({{"id", entry.task.id}, {"family", entry.task.graph.family}, {"reference", entry.task.code}}).dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
+    return base::write_file_atomic(config_.out + "/tasks.jsonl", text);
   }
 
   Status write_mixture(const std::map<std::string, double>& weights, bool slot) const {

@@ -61,7 +61,7 @@ struct RandomKnobs {
   std::vector<DType> dtypes = {DType::kF32, DType::kF32, DType::kF32, DType::kF16, DType::kBF16};
   double row_operators = 0.15;   // share of reductions, softmax and norms among the nodes
   double layout_operators = 0.1;
-  std::vector<std::string> include;  // only these operators where given
+  std::vector<std::string> include = {};  // only these operators where given
 };
 Result<DrawnTask> random_task(std::uint64_t seed, const RandomKnobs& knobs = {});
 
@@ -69,7 +69,7 @@ Result<DrawnTask> random_task(std::uint64_t seed, const RandomKnobs& knobs = {})
 struct DrawConfig {
   std::size_t count = 100;
   std::uint64_t seed = 1;
-  std::vector<std::string> families;  // only these; empty: all
+  std::vector<std::string> families = {};  // only these; empty: all
   double random_share = 0.15;         // of random graphs, where `families` is empty
 };
 // Every archetype in turn, in another order each round; those of families in which untrained models are weak (convolutions, reductions, norms,

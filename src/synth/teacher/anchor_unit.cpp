@@ -155,8 +155,7 @@ std::string warp_sum(Writer& writer) {
 
 std::string block_sum(Writer& writer) {
   const std::string warp = warp_sum(writer);
-  return writer.helper("block_reduce_sum", "__device__ float NAME(float value) {\n"
-                       "    __shared__ float partial[32];\n"
+  return writer.helper("block_reduce_sum", "__device__ float NAME(float value, float* partial) {\n"
                        "    const int lane = threadIdx.x % 32;\n"
                        "    const int warp = threadIdx.x / 32;\n"
                        "    value = " + warp + "(value);\n"
@@ -215,6 +214,11 @@ void AnchorUnit::size(const std::string& name, const std::string& host, std::int
   sizes_[name] = value;
   size_texts_[name] = host;
   host_ += fmt::format("const {} {} = {};\n", writer_.index_type(), name, host);
+}
+
+void AnchorUnit::stride(const std::string& name, const std::string& host) {
+  size(name, host, 0);
+  sizes_.erase(name);
 }
 
 void AnchorUnit::number(const std::string& name, const std::string& python, std::int64_t value) {
@@ -377,6 +381,7 @@ void AnchorKernel::launch(const Launch& launch) {
   for (const std::string& name : sizes_) {
     signature.push_back(fmt::format("{} {}", unit_.writer_.index_type(), name));
     call.push_back(name);
+    if (unit_.sizes_.count(name) == 0) continue;
     const std::string& host = unit_.size_texts_.at(name);
     facts.sizes.push_back(host.empty() ? fmt::format("{} = {}", name, unit_.sizes_.at(name)) : fmt::format("{} = {} = {}", name, host, unit_.sizes_.at(name)));
   }

@@ -49,7 +49,8 @@ using Takes = bool (*)(const Graph& graph, const Region& region);
 using Write = Result<Unit> (*)(AnchorUnit& unit);
 std::unique_ptr<Schedule> anchor_schedule(std::string name, std::string function, Takes takes, Write write);
 
-// Sums over a warp and over a block (of at most 1024 threads), as device functions of the file; their names.
+// Sums over a warp and over a block (of at most 1024 threads; `float partial[32]` in shared memory is its second argument), as device functions
+// of the file; their names.
 std::string warp_sum(Writer& writer);
 std::string block_sum(Writer& writer);
 
@@ -76,6 +77,8 @@ class AnchorUnit {
   std::string tensor(int value, const std::string& wanted, bool strided = false);
   // `const int name = host;`, and a kernel argument where asked for.
   void size(const std::string& name, const std::string& host, std::int64_t value);
+  // The same for a stride, whose value is not told.
+  void stride(const std::string& name, const std::string& host);
   // An int argument that Python gives; a kernel argument where asked for.
   void number(const std::string& name, const std::string& python, std::int64_t value);
   // `constexpr int NAME = value;` before the kernels, at file scope: returns its name.

@@ -202,6 +202,7 @@ class Expression {
       return static_cast<std::int64_t>(t->second.size());
     }
     if (method != "size") throw Unknown("unknown method ." + method);
+    if (take(")")) return static_cast<std::int64_t>(t->second.size());  // of a vector of sizes
     std::int64_t d = choice();
     expect(")");
     if (d < 0) d += static_cast<std::int64_t>(t->second.size());
@@ -313,6 +314,7 @@ class Walker {
       if (text.rfind(maker, 0) != 0) continue;
       const std::string shape = split(text.substr(maker.size(), text.size() - maker.size() - 1), ',')[0];
       if (const std::size_t dot = shape.find(".sizes()"); dot != std::string::npos) return host_tensor(shape.substr(0, dot), scope);
+      if (const auto own = scope.tensors.find(shape); own != scope.tensors.end()) return own->second;
       if (shape.empty() || shape[0] != '{') throw Unknown("shape " + shape);
       Shape all;
       for (const std::string& d : split(shape.substr(1, shape.size() - 2), ',')) all.push_back(evaluate(d, scope));
@@ -334,10 +336,16 @@ class Walker {
       return;
     }
     const std::size_t equals = statement.find(" = ");
+    if (equals == std::string::npos && sizes_shortened(statement, scope)) return;
     if (equals == std::string::npos) throw Unknown("statement " + statement);
     const std::string left = trimmed(statement.substr(0, equals)), right = trimmed(statement.substr(equals + 3));
+    if (size_replaced(left, right, scope)) return;
     const std::size_t space = left.rfind(' ');
     const std::string name = space == std::string::npos ? left : left.substr(space + 1);
+    if (const std::size_t vec = right.find(".sizes().vec()"); vec != std::string::npos) {
+      scope.tensors[name] = host_tensor(right.substr(0, vec), scope);
+      return;
+    }
     if (right.find("torch::") == 0 || right.find(".contiguous()") != std::string::npos) {
       scope.tensors[name] = host_tensor(right, scope);
       return;
@@ -346,6 +354,25 @@ class Walker {
     if (right.find(".stride(") != std::string::npos) return;  // depends on views; nothing is said of it
     scope.numbers[name] = evaluate(right, scope);
     scope.texts[name] = right;
+  }
+
+  // Vectors of sizes: shape.pop_back(), shape.back() = n, shape[shape.size() - 2] = m.
+  static bool sizes_shortened(const std::string& statement, Scope& scope) {
+    const std::size_t dot = statement.find(".pop_back()");
+    const auto it = dot == std::string::npos ? scope.tensors.end() : scope.tensors.find(statement.substr(0, dot));
+    if (it == scope.tensors.end() || it->second.empty()) return false;
+    it->second.pop_back();
+    return true;
+  }
+  static bool size_replaced(const std::string& left, const std::string& right, Scope& scope) {
+    const std::size_t end = left.find_first_of(".[");
+    const auto it = end == std::string::npos ? scope.tensors.end() : scope.tensors.find(left.substr(0, end));
+    if (it == scope.tensors.end() || it->second.empty()) return false;
+    std::int64_t at = static_cast<std::int64_t>(it->second.size()) - 1;
+    if (left[end] == '[') at = evaluate(left.substr(end + 1, closing(left, end) - end - 1), scope);
+    else if (left.substr(end) != ".back()") return false;
+    it->second.at(static_cast<std::size_t>(at)) = evaluate(right, scope);
+    return true;
   }
 
   void launch(const std::string& statement, const Scope& scope) {
@@ -514,9 +541,13 @@ class Walker {
   // An integer as Python sees it: a literal, or an attribute that the task's constructor keeps.
   std::int64_t number(const std::string& text) const {
     if (text.rfind("self.", 0) != 0) return evaluate(text, globals_);
-    const std::string path = text.substr(5);
+    // self.conv.stride[0]: members keep one number for each axis, whether they were given one or a tuple.
+    const std::size_t bracket = text.find('[');
+    const std::string path = text.substr(5, bracket == std::string::npos ? bracket : bracket - 5);
     const auto integer = [&](const Attr& attr) {
       if (const auto* i = std::get_if<std::int64_t>(&attr.value)) return *i;
+      if (const auto* list = std::get_if<std::vector<std::int64_t>>(&attr.value); list != nullptr && bracket != std::string::npos)
+        return list->at(static_cast<std::size_t>(evaluate(text.substr(bracket + 1, text.size() - bracket - 2), globals_)));
       throw Unknown(text + " is no integer");
     };
     if (const std::size_t dot = path.find('.'); dot != std::string::npos) {

@@ -113,9 +113,9 @@ Setup setup(AnchorUnit& unit) {
   const auto strides = [&](const std::string& name, bool batched, std::string& row, std::string& col) {
     row = name + "_row";
     col = name + "_col";
-    unit.size(row, name + ".stride(-2)", 0);
-    unit.size(col, name + ".stride(-1)", 0);
-    if (batched) unit.size(name + "_batch", name + ".stride(0)", 0);
+    unit.stride(row, name + ".stride(-2)");
+    unit.stride(col, name + ".stride(-1)");
+    if (batched) unit.stride(name + "_batch", name + ".stride(0)");
   };
   if (a_strided) strides(s.a, p.a_batched, s.a_row, s.a_col);
   if (b_strided) strides(s.b, p.b_batched, s.b_row, s.b_col);
@@ -424,11 +424,11 @@ Result<Unit> block_mv(AnchorUnit& unit) {
   const std::string sum = block_sum(unit.writer());
   AnchorKernel kernel(unit, unit.word("matvec_block_kernel", "mv_block_kernel", "gemv_block_kernel"));
   inputs(kernel, s);
-  std::string text = kernel.index(s.row, "blockIdx.x", "row of the result");
+  std::string text = "__shared__ float partial[32];\n" + kernel.index(s.row, "blockIdx.x", "row of the result");
   kernel.access(s.a, "", s.at_a(s.row, "i"));
   kernel.access(s.b, "", "i");
   kernel.loop("i", "threadIdx.x", s.k, "blockDim.x", "the products of this thread");
-  text += replaced("float acc = 0.0f;\nfor (int i = threadIdx.x; i < @k@; i += blockDim.x) {\n    acc += @a@ * @b@;\n}\nacc = @sum@(acc);\n",
+  text += replaced("float acc = 0.0f;\nfor (int i = threadIdx.x; i < @k@; i += blockDim.x) {\n    acc += @a@ * @b@;\n}\nacc = @sum@(acc, partial);\n",
                    {{"k", s.k}, {"a", kernel.load(s.a, s.at_a(s.row, "i"))}, {"b", kernel.load(s.b, "i")}, {"sum", sum}});
   MC_ASSIGN_OR_RETURN(const std::string tail, kernel.finish("acc"));
   kernel.body = text + "if (threadIdx.x == 0) {\n" + indented(tail, 4) + "}\n";
@@ -514,6 +514,7 @@ Result<Unit> scaled_rows(AnchorUnit& unit) {
   unit.size(n, b + (outer ? ".size(0)" : ".size(1)"), cols);
   unit.result({{"row", m}, {"col", n}}, fmt::format("{{{}, {}}}", m, n), "idx");
   AnchorKernel kernel(unit, outer ? "outer_kernel" : unit.word("diag_matmul_kernel", "scale_rows_kernel", "diagonal_product_kernel"));
+  kernel.facts.accumulator.clear();
   kernel.reads(a, "");
   kernel.reads(b, "");
   kernel.sizes({m, n});
@@ -543,7 +544,7 @@ Result<Unit> dot(AnchorUnit& unit) {
   kernel.access(a, "", "i");
   kernel.access(b, "", "i");
   kernel.loop("i", "threadIdx.x", n, "blockDim.x", "the products of this thread");
-  const std::string text = replaced("float acc = 0.0f;\nfor (int i = threadIdx.x; i < @n@; i += blockDim.x) {\n    acc += @a@ * @b@;\n}\nacc = @sum@(acc);\n",
+  const std::string text = replaced("__shared__ float partial[32];\nfloat acc = 0.0f;\nfor (int i = threadIdx.x; i < @n@; i += blockDim.x) {\n    acc += @a@ * @b@;\n}\nacc = @sum@(acc, partial);\n",
                                     {{"n", n}, {"a", kernel.load(a, "i")}, {"b", kernel.load(b, "i")}, {"sum", sum}});
   MC_ASSIGN_OR_RETURN(const std::string tail, kernel.finish("acc"));
   kernel.body = text + "if (threadIdx.x == 0) {\n" + indented(tail, 4) + "}\n";

@@ -251,7 +251,7 @@ Result<Unit> global(AnchorUnit& unit) {
                      {{"area", area}, {"x", kernel.load(s.x, from)}});
     value = "partial[0]";
   } else {
-    text += replaced("float acc = 0.0f;\nfor (int i = threadIdx.x; i < @area@; i += blockDim.x) {\n    acc += @x@;\n}\nacc = @sum@(acc);\n",
+    text += replaced("__shared__ float partial[32];\nfloat acc = 0.0f;\nfor (int i = threadIdx.x; i < @area@; i += blockDim.x) {\n    acc += @x@;\n}\nacc = @sum@(acc, partial);\n",
                      {{"area", area}, {"x", kernel.load(s.x, from)}, {"sum", sum}});
     value = fmt::format("acc / {}", area);
   }

@@ -38,6 +38,8 @@ Result<Answer> write(const Graph& graph, const Graph& task, const std::vector<St
   }
   answer.file = module_file(graph, init_text(task), parts, writer);
   if (derive) answer.derivation = derivation_text(task, answer.kernels, seed);
+  // Better no text than one that says other things than the kernel does.
+  if (derive && !check_derivation(answer.derivation, task, answer.file)) answer.derivation.clear();
   return answer;
 }
 

@@ -3,7 +3,7 @@
 //   ProgramTeacher teacher;
 //   for (const Answer& a : *teacher.answer({file, graph}, {.seed = 3, .most = 4, .derive = true})) …
 //
-// Answers of one request differ in schedules first, then in fusion and style.
+// Derivations that check_derivation() refuses or cannot follow are left out. Answers of one request differ in schedules first, then in fusion and style.
 #pragma once
 
 #include "synth/teacher/teacher.h"

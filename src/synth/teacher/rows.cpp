@@ -96,8 +96,8 @@ Space space_of(const Graph& graph, const Node& node, const std::string& tensor) 
   if (node.op == "group_norm") {
     s.grouped = true;
     const std::int64_t groups = node.integer("num_groups", 1), channels = s.full.dims[1].size;
-    s.full.dims[1] = literal(groups);
-    s.full.dims.insert(s.full.dims.begin() + 2, literal(channels / groups));
+    s.full.dims[1] = {groups, "num_groups"};
+    s.full.dims.insert(s.full.dims.begin() + 2, {channels / groups, "channels_per_group"});
     s.walked = std::vector<bool>(rank + 1, true);
     s.walked[0] = s.walked[1] = false;
     s.hosts = {tensor + ".size(0)", "groups", tensor + ".size(1) / groups"};

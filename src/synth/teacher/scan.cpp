@@ -100,7 +100,6 @@ Result<Unit> warp(AnchorUnit& unit) {
   std::string inside = places(kernel, s);
   kernel.access(s.x, "", s.at("i"));
   kernel.loop("base", "0", s.length, "32", "pieces of a warp's width");
-  kernel.loop("offset", "1", "32", "offset", "distances, doubled each time");
   kernel.bound("i < " + s.length);
   MC_ASSIGN_OR_RETURN(const std::string tail, kernel.finish("acc"));
   inside += replaced("@T@ carry = @zero@;\n"
@@ -132,7 +131,6 @@ Result<Unit> block(AnchorUnit& unit) {
   text += kernel.index("line", "blockIdx.x", "one line along the scanned axis") + places(kernel, s);
   kernel.access(s.x, "", s.at("i"));
   kernel.loop("base", "0", s.length, width, "pieces of a block's width");
-  kernel.loop("offset", "1", width, "offset", "distances, doubled each time");
   kernel.bound("i < " + s.length);
   MC_ASSIGN_OR_RETURN(const std::string tail, kernel.finish("acc"));
   text += replaced("@T@ carry = @zero@;\n"
@@ -169,7 +167,7 @@ Result<Unit> sweeps(AnchorUnit& unit) {
   text += kernel.index("line", "blockIdx.x", "one line along the scanned axis") + kernel.index("tid", "threadIdx.x", "thread of the block") + places(kernel, s);
   kernel.access(s.x, "", s.at("e"));
   kernel.loop("base", "0", s.length, width, "pieces of two elements a thread");
-  kernel.bound("base + p < " + s.length);
+  kernel.bound("i < " + s.length);
   MC_ASSIGN_OR_RETURN(const std::string tail, kernel.finish("acc"));
   text += replaced("@T@ carry = @zero@;\n"
                    "for (int base = 0; base < @n@; base += @W@) {\n"
