@@ -12,6 +12,8 @@ pytest.importorskip("torch")
 from musagraph.cases import propose  # noqa: E402
 from musagraph.harvest import harvest  # noqa: E402
 from musagraph.trace import trace_task  # noqa: E402
+from musaref.errors import TaskError  # noqa: E402
+from musaref.session import Task  # noqa: E402
 
 FILE = '''
 import math, random
@@ -118,4 +120,8 @@ def test_cases_that_run_are_kept():
     exec(made["code"], space)
     assert [c["name"] for c in space["MUSACODER_CASES"]] == made["kept"]
     assert made == propose(TASK, 3)
+    assert [c["name"] for c in Task(made["code"]).cases] == made["kept"]
+    for wrong in ('[{"name": "x", "set": {"rows": 0}}]', '[{"set": {"rows": 3}}]', '{"rows": 3}', '[{"name": "x", "set": {}}]'):
+        with pytest.raises(TaskError, match="MUSACODER_CASES"):
+            Task(TASK + f"MUSACODER_CASES = {wrong}\n")
     assert propose("import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return x\ndef get_inputs():\n    return [torch.rand(3)]\n", 1)["kept"] == []

@@ -113,7 +113,8 @@ TEST(DrawTasks, IsDistinctBalancedAndTheSameForTheSameSeed) {
   const auto again = draw_tasks({.count = 150, .seed = 9});
   EXPECT_EQ((*tasks)[149].file, (*again)[149].file);
   EXPECT_NE((*tasks)[0].file, (*draw_tasks({.count = 1, .seed = 10}))[0].file);
-  for (const DrawnTask& task : *draw_tasks({.count = 20, .seed = 1, .families = {"norm"}})) EXPECT_EQ(task.family, "norm");
+  const auto norms = draw_tasks({.count = 20, .seed = 1, .families = {"norm"}});
+  for (const DrawnTask& task : *norms) EXPECT_EQ(task.family, "norm");
   EXPECT_NE(draw_tasks({.families = {"nonsense"}}).error().message.find("softmax"), std::string::npos);
 }
 
