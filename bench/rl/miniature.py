@@ -78,7 +78,7 @@ def make(folder):
     (folder / "sft.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
     if (folder / "model").exists():
         return
-    write_model(folder / "random", 96, 3, 0)
+    write_model(folder / "random", 96, 3, 0, positions=4096)
     keys = {
         "model.path": str(folder / "random"),
         "run.dir": str(folder / "sft"),
@@ -132,7 +132,7 @@ def main():
         "retry.probability": 0.2,
         "checkpoint.every": 1,
         "verifier.lanes": args.lanes,
-        "verifier.args": ["--trials", "3"],
+        "verifier.args": ["--trials", "5"],
     }
     if args.program:
         keys["verifier.program"] = args.program
