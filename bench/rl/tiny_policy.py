@@ -26,7 +26,7 @@ MOST = 6  # letters of an answer
 HELD_OUT = "ej"
 
 
-def write_model(folder, hidden, layers, seed):
+def write_model(folder, hidden, layers, seed, positions=128):
     """A Llama and a tokenizer of characters, without a chat template: prompts are plain text."""
     letters = [chr(c) for c in range(0x21, 0x7F)] + ["\u0120", "\u010a"]
     own = tokenizers.Tokenizer(tokenizers.models.BPE({c: i for i, c in enumerate(letters)}, []))
@@ -43,7 +43,7 @@ def write_model(folder, hidden, layers, seed):
         num_attention_heads=4,
         num_key_value_heads=2,
         tie_word_embeddings=True,
-        max_position_embeddings=128,
+        max_position_embeddings=positions,
         eos_token_id=tokenizer.eos_token_id,
     )
     transformers.LlamaForCausalLM(config).float().save_pretrained(folder)

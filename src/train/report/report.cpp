@@ -17,7 +17,7 @@ namespace {
 using nlohmann::json;
 
 constexpr std::size_t kMostPoints = 2000;  // of a curve; longer ones are thinned evenly
-constexpr std::size_t kMostAnswers = 40;   // the newest
+constexpr std::size_t kMostAnswers = 40;   // the newest, of all runs together
 constexpr std::size_t kMostText = 20000;   // characters of one text
 
 struct Series {
@@ -54,12 +54,12 @@ std::string cut(std::string text) {
   return text;
 }
 
-json answers_of(const std::string& folder) {
+json answers_of(const std::string& folder, std::size_t most) {
   json out = json::array();
   const auto text = base::read_file(folder + "/answers.jsonl", 4ull << 30);
   if (!text) return out;
   std::vector<std::string> lines = lines_of(*text);
-  if (lines.size() > kMostAnswers) lines.erase(lines.begin(), lines.end() - kMostAnswers);
+  if (lines.size() > most) lines.erase(lines.begin(), lines.end() - static_cast<std::ptrdiff_t>(most));
   std::reverse(lines.begin(), lines.end());
   for (const std::string& line : lines) {
     json one = json::parse(line, nullptr, false);
@@ -80,7 +80,7 @@ json config_of(const std::string& folder) {
   return json::parse((*state)["config"].dump());
 }
 
-Result<json> run_json(const std::string& folder, const std::string& name) {
+Result<json> run_json(const std::string& folder, const std::string& name, std::size_t answers) {
   const std::string path = folder + "/metrics.jsonl";
   auto text = base::read_file(path, 4ull << 30);
   if (!text)
@@ -115,7 +115,7 @@ Result<json> run_json(const std::string& folder, const std::string& name) {
               {"steps", steps},
               {"series", all},
               {"config", config_of(folder)},
-              {"answers", answers_of(folder)}};
+              {"answers", answers_of(folder, answers)}};
 }
 
 // Short names that tell the runs apart.
@@ -169,7 +169,8 @@ Result<std::string> report_page(const RunReportOptions& options) {
   const std::vector<std::string> names = names_of(options.runs);
   json runs = json::array();
   for (std::size_t i = 0; i < options.runs.size(); ++i) {
-    MC_ASSIGN_OR_RETURN(json one, run_json(options.runs[i], names[i]));
+    MC_ASSIGN_OR_RETURN(json one, run_json(options.runs[i], names[i],
+                                           std::max<std::size_t>(4, kMostAnswers / options.runs.size())));
     runs.push_back(std::move(one));
   }
   const std::string title = options.title.empty() ? fmt::format("{}", fmt::join(names, ", ")) : options.title;

@@ -238,9 +238,14 @@ function config() {
   if (!keys.length) { $("config").hidden = true; return; }
   const text = (run, key) => key in run.config ? JSON.stringify(run.config[key]) : "–";
   const differs = (key) => new Set(runs.map((run) => text(run, key))).size > 1;
-  keys.sort((a, b) => differs(b) - differs(a));
-  const rows = keys.map((key) => make("tr", {className: differs(key) ? "differs" : ""}, make("td", {}, key), ...runs.map((run) => make("td", {}, text(run, key)))));
-  $("config").append(make("div", {className: "scroll"}, make("table", {}, make("thead", {}, make("tr", {}, make("th", {}, "key"), ...runs.map((run) => make("th", {}, run.name)))), make("tbody", {}, ...rows))));
+  const rows = (some) => {
+    const head = make("tr", {}, make("th", {}, "key"), ...runs.map((run) => make("th", {}, run.name)));
+    const body = some.map((key) => make("tr", {className: differs(key) ? "differs" : ""}, make("td", {}, key), ...runs.map((run) => make("td", {}, text(run, key)))));
+    return make("div", {className: "scroll"}, make("table", {}, make("thead", {}, head), make("tbody", {}, ...body)));
+  };
+  const apart = keys.filter(differs), same = keys.filter((key) => !differs(key));
+  if (apart.length) $("config").append(make("div", {className: "card"}, rows(apart)));
+  $("config").append(make("details", {}, make("summary", {}, apart.length ? "What is the same" : "All keys"), rows(same)));
 }
 function answers() {
   const place = $("answers");

@@ -31,9 +31,20 @@ Rollouts::Rollouts(llm::Engine& engine, const Asker& asker, const std::vector<Rl
 Status Rollouts::start(GroupStart start) {
   const std::uint64_t serial = start.serial;
   const RlTask& task = tasks_of(start)[start.task];
-  MC_ASSIGN_OR_RETURN(const Conversation talk,
-                      start.retry ? asker_.ask_again(task, *start.retry) : asker_.ask(task));
   const auto samples = static_cast<std::size_t>(start.evaluation ? options_.eval_samples : options_.group);
+  MC_ASSIGN_OR_RETURN(Conversation talk, asker_.ask(task));
+  if (start.retry) {
+    MC_ASSIGN_OR_RETURN(Conversation again, asker_.ask_again(task, *start.retry));
+    MC_ASSIGN_OR_RETURN(const auto prompt, asker_.encode(again));
+    const auto length = static_cast<std::int64_t>(prompt.size());
+    // A failed answer may be too long to be shown, or hold the chat format's own words: then the task alone
+    // is asked.
+    if (length > options_.prompt_tokens || engine_.limits().room(length, static_cast<int>(samples)) < 1 ||
+        asker_.has_control_text(start.retry->candidate) || asker_.has_control_text(start.retry->feedback))
+      start.retry.reset();
+    else
+      talk = std::move(again);
+  }
   Running running{.group = {.start = std::move(start)}, .talks = std::vector(samples, talk), .open = samples};
   running.group.trajectories.resize(samples);
   for (Trajectory& one : running.group.trajectories) one.turns.emplace_back();
