@@ -125,8 +125,11 @@ TEST(HeavyTasks, AreAnsweredAndFactsStandInTheKernels) {
       }
     }
   }
-  for (const auto& schedule : all_schedules())
-    if (of_these(schedule->name())) EXPECT_EQ(used.count(schedule->name()), 1u) << schedule->name() << " was never drawn";
+  for (const auto& schedule : all_schedules()) {
+    if (of_these(schedule->name())) {
+      EXPECT_EQ(used.count(schedule->name()), 1u) << schedule->name() << " was never drawn";
+    }
+  }
 }
 
 }  // namespace
