@@ -99,7 +99,7 @@ def test_curves_of_two_runs(browser, tmp_path):
     browser.value(
         "(f => { f.value = 'entropy'; f.dispatchEvent(new Event('input')) })(document.getElementById('filter'))"
     )
-    assert browser.value("[...document.querySelectorAll('.card')].filter((c) => !c.hidden).length") == 1
+    assert browser.value("[...document.querySelectorAll('.card[data-name]')].filter((c) => !c.hidden).length") == 1
     browser.value(
         "(s => { s.value = 'time'; s.dispatchEvent(new Event('change')) })(document.getElementById('axis'))"
     )
