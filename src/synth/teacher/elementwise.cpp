@@ -114,33 +114,47 @@ void count_size(const Graph& graph, const Region& region, UnitText& unit, const 
   unit.size("n", host, widest(graph, region).numel());
 }
 
+// What sets one walk over the elements apart from another: the loop around the work, the grid, what is said of them.
+struct Walk {
+  std::string body, words;
+  std::vector<IndexFact> indices;
+  std::vector<LoopFact> loops;
+};
+
+// A kernel of one walk over n elements. `walk` gets the index's name, the work of an element, n and the launch, whose grid it sets.
+template <class F>
+Result<Unit> over_elements(const Graph& graph, const Region& region, Writer& writer, const std::string& schedule, F walk) {
+  UnitText unit(graph, region, writer, region_name(graph, region));
+  const std::string at = index_word(writer);
+  const Domain domain(graph, widest(graph, region), std::vector<bool>(widest(graph, region).dims.size()), operands_of(graph, region, unit), unit.names);
+  count_size(graph, region, unit, domain, !flat(graph, region));
+  MC_ASSIGN_OR_RETURN(const Element e, element(graph, region, unit, writer, domain, at, {}));
+  Launch launch;
+  launch.block = std::to_string(writer.style().threads);
+  launch.block_size = writer.style().threads;
+  const Walk done = walk(at, e, widest(graph, region).numel(), launch);
+  unit.kernel(unit.kernel_name(), unit.all_pointers(), unit.all_sizes(), indented(done.body, indent_of(writer)), launch, done.words);
+  for (const IndexFact& index : done.indices) unit.facts().indices.push_back(index);
+  for (const LoopFact& loop : done.loops) unit.facts().loops.push_back(loop);
+  unit.facts().bounds.push_back(at + " < n");
+  tell(unit.facts(), e);
+  return unit.finish(schedule);
+}
+
 class Simple final : public Schedule {
  public:
   std::string name() const override { return "elementwise.thread_per_element"; }
   bool takes(const Graph& graph, const Region& region) const override { return elementwise(graph, region); }
   Result<Unit> write(const Graph& graph, const Region& region, Writer& writer) const override {
-    UnitText unit(graph, region, writer, region_name(graph, region));
-    const std::string at = index_word(writer);
-    const Domain domain(graph, widest(graph, region), std::vector<bool>(widest(graph, region).dims.size()), operands_of(graph, region, unit), unit.names);
-    count_size(graph, region, unit, domain, !flat(graph, region));
-    MC_ASSIGN_OR_RETURN(const Element e, element(graph, region, unit, writer, domain, at, {}));
-    const int in = indent_of(writer);
-    const std::string formula = block_index(writer) + " * blockDim.x + threadIdx.x";
-    std::string body = fmt::format("const {} {} = {};\n", writer.index_type(), at, formula);
-    body += writer.style().early_return ? fmt::format("if ({} >= n) return;\n{}", at, e.text)
-                                        : fmt::format("if ({} < n) {{\n{}}}\n", at, indented(e.text, in));
-    Launch launch;
-    launch.block = std::to_string(writer.style().threads);
-    launch.grid = "(n + threads - 1) / threads";
-    const std::int64_t n = widest(graph, region).numel();
-    launch.block_size = writer.style().threads;
-    launch.grid_size = (n + launch.block_size - 1) / launch.block_size;
-    unit.kernel(unit.kernel_name(), unit.all_pointers(), unit.all_sizes(), indented(body, in), launch,
-                region_words(graph, region) + ", one thread per element");
-    unit.facts().indices.push_back({at, formula, "one element of the result"});
-    unit.facts().bounds.push_back(at + " < n");
-    tell(unit.facts(), e);
-    return unit.finish(name());
+    return over_elements(graph, region, writer, name(), [&](const std::string& at, const Element& e, std::int64_t n, Launch& launch) {
+      const std::string formula = block_index(writer) + " * blockDim.x + threadIdx.x";
+      std::string body = fmt::format("const {} {} = {};\n", writer.index_type(), at, formula);
+      body += writer.style().early_return ? fmt::format("if ({} >= n) return;\n{}", at, e.text)
+                                          : fmt::format("if ({} < n) {{\n{}}}\n", at, indented(e.text, indent_of(writer)));
+      launch.grid = "(n + threads - 1) / threads";
+      launch.grid_size = (n + launch.block_size - 1) / launch.block_size;
+      return Walk{body, region_words(graph, region) + ", one thread per element", {{at, formula, "one element of the result"}}, {}};
+    });
   }
 };
 
@@ -149,32 +163,20 @@ class GridStride final : public Schedule {
   std::string name() const override { return "elementwise.grid_stride"; }
   bool takes(const Graph& graph, const Region& region) const override { return elementwise(graph, region); }
   Result<Unit> write(const Graph& graph, const Region& region, Writer& writer) const override {
-    UnitText unit(graph, region, writer, region_name(graph, region));
-    const std::string at = index_word(writer);
-    const Domain domain(graph, widest(graph, region), std::vector<bool>(widest(graph, region).dims.size()), operands_of(graph, region, unit), unit.names);
-    count_size(graph, region, unit, domain, !flat(graph, region));
-    MC_ASSIGN_OR_RETURN(const Element e, element(graph, region, unit, writer, domain, at, {}));
-    const int in = indent_of(writer);
-    const char* type = writer.index_type();
-    const bool named = writer.style().names == 2;
-    const std::string start = block_index(writer) + " * blockDim.x + threadIdx.x";
-    std::string body;
-    if (named) body = fmt::format("const {} stride = gridDim.x * blockDim.x;\n", type);
-    const std::string step = named ? "stride" : "gridDim.x * blockDim.x";
-    body += fmt::format("for ({0} {1} = {2}; {1} < n; {1} += {3}) {{\n{4}}}\n", type, at, start, step, indented(e.text, in));
-    Launch launch;
-    const std::int64_t most = writer.draw().choose({1024, 2048, 4096, 65535});
-    launch.block = std::to_string(writer.style().threads);
-    launch.grid = fmt::format("std::min<int64_t>((n + threads - 1) / threads, {})", most);
-    launch.block_size = writer.style().threads;
-    const std::int64_t n = widest(graph, region).numel();
-    launch.grid_size = std::min<std::int64_t>((n + launch.block_size - 1) / launch.block_size, most);
-    unit.kernel(unit.kernel_name(), unit.all_pointers(), unit.all_sizes(), indented(body, in), launch,
-                region_words(graph, region) + ", grid-stride loop");
-    unit.facts().loops.push_back({at, start, "n", "gridDim.x * blockDim.x", "elements of the result, a grid apart"});
-    unit.facts().bounds.push_back(at + " < n");
-    tell(unit.facts(), e);
-    return unit.finish(name());
+    return over_elements(graph, region, writer, name(), [&](const std::string& at, const Element& e, std::int64_t n, Launch& launch) {
+      const char* type = writer.index_type();
+      const bool named = writer.style().names == 2;
+      const std::string start = block_index(writer) + " * blockDim.x + threadIdx.x";
+      std::string body;
+      if (named) body = fmt::format("const {} stride = gridDim.x * blockDim.x;\n", type);
+      const std::string step = named ? "stride" : "gridDim.x * blockDim.x";
+      body += fmt::format("for ({0} {1} = {2}; {1} < n; {1} += {3}) {{\n{4}}}\n", type, at, start, step, indented(e.text, indent_of(writer)));
+      const std::int64_t most = writer.draw().choose({1024, 2048, 4096, 65535});
+      launch.grid = fmt::format("std::min<int64_t>((n + threads - 1) / threads, {})", most);
+      launch.grid_size = std::min<std::int64_t>((n + launch.block_size - 1) / launch.block_size, most);
+      return Walk{body, region_words(graph, region) + ", grid-stride loop", {},
+                  {{at, start, "n", "gridDim.x * blockDim.x", "elements of the result, a grid apart"}}};
+    });
   }
 };
 
@@ -184,33 +186,25 @@ class Unrolled final : public Schedule {
   std::string name() const override { return "elementwise.items_per_thread"; }
   bool takes(const Graph& graph, const Region& region) const override { return elementwise(graph, region); }
   Result<Unit> write(const Graph& graph, const Region& region, Writer& writer) const override {
-    UnitText unit(graph, region, writer, region_name(graph, region));
-    const std::string at = index_word(writer);
-    const Domain domain(graph, widest(graph, region), std::vector<bool>(widest(graph, region).dims.size()), operands_of(graph, region, unit), unit.names);
-    count_size(graph, region, unit, domain, !flat(graph, region));
-    MC_ASSIGN_OR_RETURN(const Element e, element(graph, region, unit, writer, domain, at, {}));
-    const int in = indent_of(writer), items = writer.draw().choose({2, 4, 8});
-    const char* type = writer.index_type();
-    const std::string items_name = writer.unique("kItemsPerThread");
-    const std::string first = fmt::format("{} * blockDim.x * {} + threadIdx.x", block_index(writer), items_name);
-    std::string body = fmt::format("const {} base = {};\n#pragma unroll\n", type, first);
-    body += fmt::format("for (int k = 0; k < {}; ++k) {{\n", items_name);
-    std::string inner = fmt::format("const {} {} = base + k * blockDim.x;\n", type, at);
-    inner += fmt::format("if ({} < n) {{\n{}}}\n", at, indented(e.text, in));
-    body += indented(inner, in) + "}\n";
-    Launch launch;
-    launch.block = std::to_string(writer.style().threads);
-    launch.grid = fmt::format("(n + threads * {0} - 1) / (threads * {0})", items_name);
-    launch.block_size = writer.style().threads;
-    const std::int64_t n = widest(graph, region).numel(), per = launch.block_size * items;
-    launch.grid_size = (n + per - 1) / per;
-    unit.kernel(unit.kernel_name(), unit.all_pointers(), unit.all_sizes(), indented(body, in), launch,
-                fmt::format("{}, {} elements per thread", region_words(graph, region), items));
-    unit.facts().indices.push_back({"base", first, "first element of the thread"});
-    unit.facts().indices.push_back({at, "base + k * blockDim.x", "its elements, a block apart"});
-    unit.facts().bounds.push_back(at + " < n");
-    tell(unit.facts(), e);
-    Unit done = unit.finish(name());
+    int items = 0;
+    std::string items_name;
+    MC_ASSIGN_OR_RETURN(Unit done, over_elements(graph, region, writer, name(), [&](const std::string& at, const Element& e, std::int64_t n, Launch& launch) {
+      const int in = indent_of(writer);
+      items = writer.draw().choose({2, 4, 8});
+      const char* type = writer.index_type();
+      items_name = writer.unique("kItemsPerThread");
+      const std::string first = fmt::format("{} * blockDim.x * {} + threadIdx.x", block_index(writer), items_name);
+      std::string body = fmt::format("const {} base = {};\n#pragma unroll\n", type, first);
+      body += fmt::format("for (int k = 0; k < {}; ++k) {{\n", items_name);
+      std::string inner = fmt::format("const {} {} = base + k * blockDim.x;\n", type, at);
+      inner += fmt::format("if ({} < n) {{\n{}}}\n", at, indented(e.text, in));
+      body += indented(inner, in) + "}\n";
+      launch.grid = fmt::format("(n + threads * {0} - 1) / (threads * {0})", items_name);
+      const std::int64_t per = launch.block_size * items;
+      launch.grid_size = (n + per - 1) / per;
+      return Walk{body, fmt::format("{}, {} elements per thread", region_words(graph, region), items),
+                  {{"base", first, "first element of the thread"}, {at, "base + k * blockDim.x", "its elements, a block apart"}}, {}};
+    }));
     done.kernels = fmt::format("constexpr int {} = {};\n\n{}", items_name, items, done.kernels);
     return done;
   }
