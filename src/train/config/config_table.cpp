@@ -188,6 +188,13 @@ Status set_config(const std::vector<ConfigKey>& keys, const std::string& assignm
   return assign(*key, *as_toml->get("value"), {where});
 }
 
+Status read_config(const std::vector<ConfigKey>& keys, const std::string& path,
+                   const std::vector<std::string>& assignments) {
+  MC_RETURN_IF_ERROR(read_config(keys, path));
+  for (const std::string& assignment : assignments) MC_RETURN_IF_ERROR(set_config(keys, assignment));
+  return ok();
+}
+
 nlohmann::json config_json(const std::vector<ConfigKey>& keys) {
   nlohmann::json out = nlohmann::json::object();
   for (const ConfigKey& key : keys) out[key.name] = value_of(key);

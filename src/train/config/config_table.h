@@ -37,6 +37,9 @@ Status read_config_text(const std::vector<ConfigKey>& keys, const std::string& t
                         const std::string& where);
 // "key=value"; the value as TOML writes it, a text also without quotes.
 Status set_config(const std::vector<ConfigKey>& keys, const std::string& assignment);
+// The file, then the command line's assignments over it.
+Status read_config(const std::vector<ConfigKey>& keys, const std::string& path,
+                   const std::vector<std::string>& assignments);
 // All values, {"section.key": value}.
 nlohmann::json config_json(const std::vector<ConfigKey>& keys);
 std::string config_markdown(const std::vector<ConfigKey>& keys);

@@ -228,8 +228,7 @@ Result<RlOutcome> run(const RlConfig& config, bool dry_run) {
 Result<RlOutcome> run_rl(const RlOptions& options) {
   RlConfig config;
   const std::vector<ConfigKey> keys = rl_keys(config);
-  MC_RETURN_IF_ERROR(read_config(keys, options.config));
-  for (const std::string& assignment : options.assignments) MC_RETURN_IF_ERROR(set_config(keys, assignment));
+  MC_RETURN_IF_ERROR(read_config(keys, options.config, options.assignments));
   MC_RETURN_IF_ERROR(check(config));
   try {
     return run(config, options.dry_run);

@@ -56,8 +56,7 @@ Result<SftOutcome> run(const SftConfig& config, bool dry_run) {
 Result<SftOutcome> run_sft(const SftOptions& options) {
   SftConfig config;
   const std::vector<ConfigKey> keys = sft_keys(config);
-  MC_RETURN_IF_ERROR(read_config(keys, options.config));
-  for (const std::string& assignment : options.assignments) MC_RETURN_IF_ERROR(set_config(keys, assignment));
+  MC_RETURN_IF_ERROR(read_config(keys, options.config, options.assignments));
   MC_RETURN_IF_ERROR(check(config));
   try {
     return run(config, options.dry_run);
