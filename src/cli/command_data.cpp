@@ -64,6 +64,7 @@ void print_report(const synth::DataReport& report, const std::string& out) {
   for (const auto& [why, count] : report.rollouts) fmt::print("  rollouts {:5}  {}\n", count, why);
   for (const auto& [pattern, counts] : report.rewrites)
     for (const auto& [what, count] : counts) fmt::print("  rewrites {:5}  {}: {}\n", count, pattern, what);
+  for (const auto& [why, count] : report.unanswered) fmt::print("  unanswered {:5}  {}\n", count, why);
   for (const auto& [why, count] : report.refused_rows) fmt::print("  rows refused {:5}  {}\n", count, why);
 }
 
@@ -121,7 +122,7 @@ int run_data_make(const DataMakeOptions& options) {
   if (!report) return failed(report.error());
   if (options.json) {
     const json line = {{"tasks", report->tasks}, {"kept", report->kept}, {"rows", report->rows}, {"dropped", report->dropped}, {"judged", report->judged_now}, {"seconds", report->seconds},
-                             {"mutations", report->mutations}, {"rollouts", report->rollouts}, {"rewrites", report->rewrites}, {"rows_by_family", report->rows_by_family}};
+                             {"unanswered", report->unanswered}, {"mutations", report->mutations}, {"rollouts", report->rollouts}, {"rewrites", report->rewrites}, {"rows_by_family", report->rows_by_family}};
     fmt::print("{}\n", line.dump());
   } else if (!options.quiet) {
     progress.finish("done");

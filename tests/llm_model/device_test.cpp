@@ -12,6 +12,8 @@ namespace {
 
 class EachDevice : public TinyModel, public testing::WithParamInterface<const char*> {
  protected:
+  // torch asks once what CUDA can do, at its first random number: libtorch_cuda.so has to be there by then.
+  static void SetUpTestSuite() { (void)open_device("cuda"); }
   void SetUp() override {
     const auto device = open_device(GetParam());
     if (!device) GTEST_SKIP() << device.error().message;

@@ -90,7 +90,7 @@ class Factory : public ::testing::Test {
     auto table = port::RenameTable::load(kRuntime + "/musa/renames");
     EXPECT_TRUE(prompts && table);
     const RowWriter writer(*prompts, *table, {});
-    return make_data(config_, twin_, worker(), writer, {});
+    return make_data(config_, twin_, worker(), writer, teachers_);
   }
   std::vector<Row> rows() {
     std::vector<Row> out;
@@ -107,6 +107,7 @@ class Factory : public ::testing::Test {
   }
   base::TempDir dir_;
   DataConfig config_;
+  std::vector<Teacher*> teachers_;
   Twin twin_;
 };
 
@@ -154,6 +155,30 @@ TEST_F(Factory, RowsOfThreeStagesAndWhatWasDropped) {
     for (const auto& [name, count] : classes) tried += count, shown += name != "ok" && name != "infra" ? count : 0;
   EXPECT_EQ(shown, kinds["repair_compile"] + kinds["repair_runtime"] + kinds["repair_values"] + kinds["repair_legality"]);
   EXPECT_GT(tried, shown);
+}
+
+// A teacher's fault at one task costs that task's answers, and is said; a teacher that is gone ends the run.
+TEST_F(Factory, TeachersThatFail) {
+  class Failing : public Teacher {
+   public:
+    explicit Failing(Code code) : code_(code) {}
+    std::string name() const override { return "failing"; }
+    Result<std::vector<Answer>> answer(const TaskItem&, const AnswerRequest&) override { return fail(code_, "a value is not at hand"); }
+
+   private:
+    Code code_;
+  };
+  Failing faulty(Code::kInternal), gone(Code::kUnavailable);
+  teachers_ = {&faulty};
+  auto report = make();
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_EQ(report->kept, 1u);
+  EXPECT_EQ(report->unanswered, (std::map<std::string, std::size_t>{{"failing: a value is not at hand", 1}}));
+  config_.out = dir_.file("gone");
+  teachers_ = {&gone};
+  report = make();
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().code, Code::kUnavailable);
 }
 
 TEST_F(Factory, TheSameAgain) {

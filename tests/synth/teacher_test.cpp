@@ -84,6 +84,17 @@ TEST(ProgramTeacher, SaysWhatItCannotDo) {
   EXPECT_NE(refused.error().message.find("sum"), std::string::npos);
 }
 
+// Regions of drawn graphs whose epilogue reads the anchor's input again, or what the prologue computed.
+TEST(ProgramTeacher, AnswersRandomGraphs) {
+  ProgramTeacher teacher;
+  for (std::uint64_t seed = 90000; seed < 90300; ++seed) {
+    const auto task = random_task(seed);
+    if (!task) continue;
+    const auto answers = teacher.answer({task->file, task->graph}, {.seed = seed, .most = 3, .derive = true});
+    EXPECT_TRUE(answers.has_value()) << seed << ": " << answers.error().message;
+  }
+}
+
 const std::vector<const char*> kHeavy = {"matmul", "fused", "conv", "pool", "attention", "scan", "network"};
 
 // Every archetype is answered, and what is said of the kernels agrees with them.

@@ -243,11 +243,18 @@ class Maker {
       value = json::parse(*text);
     } else {
       auto answers = teacher.answer({.file = entry.task.code, .graph = entry.graph}, {.seed = seed, .most = config_.answers, .derive = wants(2)});
-      if (!answers && answers.error().code != Code::kUnsupported && answers.error().code != Code::kInvalidArgument) return tl::unexpected(answers.error());
+      // A teacher that is gone ends the run; one that fails at a task does not.
+      if (!answers && answers.error().code == Code::kUnavailable) return tl::unexpected(answers.error());
       value = json::array();
       if (answers)
         for (const Answer& answer : *answers) value.push_back({answer.file, answer.schedule, answer.derivation});
+      else
+        value = {{"unanswered", answers.error().message.substr(0, 120)}};
       MC_RETURN_IF_ERROR(answers_->put(key, value.dump(-1, ' ', false, json::error_handler_t::replace)));
+    }
+    if (value.is_object()) {
+      ++report_.unanswered[fmt::format("{}: {}", teacher.name(), value.at("unanswered").get<std::string>())];
+      return std::vector<Judged>{};
     }
     std::vector<Judged> out;
     for (const json& answer : value) out.push_back({.file = answer.at(0), .schedule = answer.at(1), .derivation = answer.at(2), .teacher = teacher.name(), .seed = seed, .verdict = {}});
@@ -529,6 +536,7 @@ class Maker {
             {"tasks", text({{"seen", report_.tasks}, {"kept", report_.kept}, {"with_cases", with_cases_}, {"dropped", report_.dropped}})},
             {"guard", text(guard)},
             {"answers", text(answers)},
+            {"unanswered", text(report_.unanswered)},
             {"mutations", text(report_.mutations)},
             {"rollouts", text(report_.rollouts)},
             {"rewrites", text(report_.rewrites)},

@@ -60,6 +60,7 @@ struct DataReport {
   std::map<std::string, std::size_t> dropped;                       // reason → tasks
   std::map<std::string, std::vector<std::string>> contaminated;     // "level 1: 19_ReLU" → ids of our tasks that equal it
   std::map<std::string, std::map<std::string, Share>> answers;      // teacher → family
+  std::map<std::string, std::size_t> unanswered;                    // "program: why not" → tasks
   std::map<std::string, std::map<std::string, std::size_t>> mutations;  // kind → status class ("ok": it changed nothing that shows)
   std::map<std::string, std::size_t> rollouts;                      // kept, or why not
   std::map<std::string, std::map<std::string, std::size_t>> rewrites;   // pattern → kept, no_gain, not_verified

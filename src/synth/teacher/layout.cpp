@@ -360,7 +360,7 @@ class PerElement final : public Schedule {
     code.bind(node.outputs[0], "element");
     std::vector<Operand> operands;
     for (int v : region.inputs)
-      if (std::count(node.inputs.begin(), node.inputs.end(), v) == 0)
+      if (std::count(node.inputs.begin(), node.inputs.end(), v) == 0 || reads(graph, region.epilogue, v))
         operands.push_back({v, unit.tensor(v), aligned_place(graph.type(v), out.rank())});
     for (const Operand& operand : operands) {
       std::vector<std::string> where, own;

@@ -5,7 +5,6 @@
 #include "synth/graph/ops.h"
 
 namespace musacoder::synth {
-namespace {
 
 bool reads(const Graph& graph, const std::vector<int>& nodes, int value) {
   return std::any_of(nodes.begin(), nodes.end(), [&](int n) {
@@ -13,8 +12,6 @@ bool reads(const Graph& graph, const std::vector<int>& nodes, int value) {
     return std::count(inputs.begin(), inputs.end(), value) != 0;
   });
 }
-
-}  // namespace
 
 int anchor_input(const Graph& graph, const Region& region) { return graph.nodes[static_cast<std::size_t>(region.anchor)].inputs[0]; }
 
@@ -95,6 +92,10 @@ bool placeable(const Graph& graph, const Region& region, bool kept) {
   }
   for (int v : region.outputs)
     if (graph.type(v).sizes() != (kept ? out : in).sizes()) return false;
+  // Epilogues run in a loop of their own, in which the prologue's results are gone.
+  for (int n : region.prologue)
+    for (int v : graph.nodes[static_cast<std::size_t>(n)].outputs)
+      if (reads(graph, region.epilogue, v)) return false;
   // Row operators may read what the prologue reads again in their epilogue; reductions may not.
   if (kept) {
     const std::vector<int> before = region.prologue;
@@ -102,9 +103,6 @@ bool placeable(const Graph& graph, const Region& region, bool kept) {
       if (reads(graph, region.epilogue, v) &&
           (reads(graph, before, v) || std::count(anchor.inputs.begin(), anchor.inputs.end(), v) != 0))
         return false;
-    for (int n : region.prologue)
-      for (int v : graph.nodes[static_cast<std::size_t>(n)].outputs)
-        if (reads(graph, region.epilogue, v)) return false;
     for (int v : region.inputs)
       if (reads(graph, region.epilogue, v) && graph.type(v).rank() > out.rank()) return false;
   }

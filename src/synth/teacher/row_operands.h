@@ -11,6 +11,9 @@
 
 namespace musacoder::synth {
 
+// Whether one of the nodes has the value among its inputs.
+bool reads(const Graph& graph, const std::vector<int>& nodes, int value);
+
 // Value of the anchor's main input (0); what its prologue computes for, or an argument itself.
 int anchor_input(const Graph& graph, const Region& region);
 

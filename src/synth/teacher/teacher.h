@@ -69,7 +69,7 @@ class Teacher {
  public:
   virtual ~Teacher() = default;
   virtual std::string name() const = 0;
-  // At least one answer, or kUnsupported (names what it cannot do), or kUnavailable. Thread safe.
+  // At least one answer, or kUnsupported (names what it cannot do), or kUnavailable (ends a run; all others leave the task unanswered). Thread safe.
   virtual Result<std::vector<Answer>> answer(const TaskItem& task, const AnswerRequest& request) = 0;
 };
 
