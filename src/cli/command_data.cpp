@@ -71,7 +71,7 @@ void print_report(const synth::DataReport& report, const std::string& out) {
 }  // namespace
 
 int run_data_make(const DataMakeOptions& options) {
-  synth::DataConfig config{.out = options.out, .tasks = options.tasks, .corpus = options.corpus, .kernelbench = options.kernelbench, .stages = options.stages, .seed = options.seed,
+  synth::DataConfig config{.out = options.out, .tasks = options.tasks, .corpus = options.corpus, .kernelbench = options.kernelbench, .held_out = options.held_out, .stages = options.stages, .seed = options.seed,
                            .answers = options.answers, .mutants = options.mutants, .rollouts = options.rollouts, .cases = options.cases, .general = options.general,
                            .general_share = options.general_share, .documents = options.documents, .diagnostic = options.diagnostic, .limit = options.limit,
                            .shard_bytes = static_cast<std::uint64_t>(options.shard_mb * 1e6), .generator = "musacoder " MUSACODER_VERSION};

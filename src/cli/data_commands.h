@@ -13,7 +13,7 @@ namespace musacoder::cli {
 struct DataMakeOptions {
   std::string config;                 // TOML; its keys are the flags' names
   std::string out, kernelbench, diagnostic, form = "compact", one_shot = "none";
-  std::vector<std::string> tasks, corpus, general, documents;
+  std::vector<std::string> tasks, corpus, general, documents, held_out;
   std::vector<int> stages = {1, 2, 3};
   std::uint64_t seed = 1;
   std::vector<std::string> families;

@@ -157,6 +157,16 @@ TEST_F(Factory, RowsOfThreeStagesAndWhatWasDropped) {
   EXPECT_GT(tried, shown);
 }
 
+TEST_F(Factory, HeldOutTasksAreNoData) {
+  ASSERT_TRUE(base::write_file(dir_.file("held.jsonl"), nlohmann::json({{"id", "rows/sums"}, {"code", task_file("torch.sum(x, dim=-1)")}}).dump() + "\n"));
+  config_.held_out = {dir_.file("held.jsonl")};
+  auto report = make();
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_EQ(report->kept, 0u);
+  EXPECT_EQ(report->dropped["equals a held-out task"], 1u);
+  EXPECT_EQ(report->contaminated["held out: rows/sums"], (std::vector<std::string>{"reduction/1_sum"}));
+}
+
 // A teacher's fault at one task costs that task's answers, and is said; a teacher that is gone ends the run.
 TEST_F(Factory, TeachersThatFail) {
   class Failing : public Teacher {

@@ -176,26 +176,43 @@ class Maker {
   }
 
   Status guard() {
-    if (config_.kernelbench.empty()) return ok();
-    MC_ASSIGN_OR_RETURN(task::TaskSet set, task::TaskSet::load(config_.kernelbench));
-    std::map<std::string, std::string> benchmark;  // hash → the first task's name
+    std::map<std::string, std::string> benchmark, held_out;  // hash → the first task's name
+    if (!config_.kernelbench.empty()) {
+      MC_ASSIGN_OR_RETURN(task::TaskSet set, task::TaskSet::load(config_.kernelbench));
+      const auto named = [](const task::Task& task) { return fmt::format("level {}: {}", task.level, task.name.empty() ? task.id : task.name); };
+      const auto level = [](const task::Task& task) { return fmt::format("level {}", task.level); };
+      MC_RETURN_IF_ERROR(guard_of(set, config_.guard_levels, level, named, benchmark));
+      if (benchmark.empty()) return fail(Code::kInvalidArgument, "{} holds no task of the levels that the guard looks at; give them as level 1, 2 and 3", config_.kernelbench);
+    }
+    for (const std::string& path : config_.held_out) {
+      MC_ASSIGN_OR_RETURN(task::TaskSet set, task::TaskSet::load(path));
+      const auto named = [](const task::Task& task) { return "held out: " + task.id; };
+      MC_RETURN_IF_ERROR(guard_of(set, {}, [](const task::Task&) { return std::string("held out"); }, named, held_out));
+    }
+    std::erase_if(entries_, [&](const Entry& entry) {
+      for (const auto* known : {&benchmark, &held_out})
+        if (const auto found = known->find(entry.task.graph.hash); found != known->end()) {
+          report_.contaminated[found->second].push_back(entry.source_id);
+          ++report_.dropped[known == &benchmark ? "equals a task of the benchmark" : "equals a held-out task"];
+          return true;
+        }
+      return false;
+    });
+    return ok();
+  }
+
+  // Hashes of what a set's tasks of these levels (all where none is named) compute, and how many there were of each kind.
+  template <class Kind, class Named>
+  Status guard_of(const task::TaskSet& set, const std::vector<int>& levels, const Kind& kind, const Named& named, std::map<std::string, std::string>& hashes) {
     std::size_t done = 0;
     for (const task::Task& task : set.tasks()) {
       say(fmt::format("guard: graphs of the benchmark {}/{}", ++done, set.tasks().size()));
-      if (std::find(config_.guard_levels.begin(), config_.guard_levels.end(), task.level) == config_.guard_levels.end()) continue;
+      if (!levels.empty() && std::find(levels.begin(), levels.end(), task.level) == levels.end()) continue;
       std::string why;
       MC_ASSIGN_OR_RETURN(auto graph, graph_of(task.code, why));
-      ++guarded_[graph ? fmt::format("level {}", task.level) : fmt::format("level {}, not traceable", task.level)];
-      if (graph) benchmark.try_emplace(graph->hash, fmt::format("level {}: {}", task.level, task.name.empty() ? task.id : task.name));
+      ++guarded_[graph ? kind(task) : kind(task) + ", not traceable"];
+      if (graph) hashes.try_emplace(graph->hash, named(task));
     }
-    if (benchmark.empty()) return fail(Code::kInvalidArgument, "{} holds no task of the levels that the guard looks at; give them as level 1, 2 and 3", config_.kernelbench);
-    std::erase_if(entries_, [&](const Entry& entry) {
-      auto found = benchmark.find(entry.task.graph.hash);
-      if (found == benchmark.end()) return false;
-      report_.contaminated[found->second].push_back(entry.source_id);
-      ++report_.dropped["equals a task of the benchmark"];
-      return true;
-    });
     return ok();
   }
 

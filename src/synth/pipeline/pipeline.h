@@ -34,6 +34,7 @@ struct DataConfig {
   std::vector<std::string> corpus;        // folders of cases (docs/corpus.md): verified answers to those tasks
   std::string kernelbench;                // JSONL of the tasks that data must not hold; empty: no guard
   std::vector<int> guard_levels = {1, 2, 3};
+  std::vector<std::string> held_out;      // task sets that data must not hold either: what a model is measured on
   std::vector<int> stages = {1, 2, 3};
   std::uint64_t seed = 1;
   int answers = 2;                        // of each teacher, a task
