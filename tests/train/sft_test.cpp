@@ -169,7 +169,8 @@ TEST_F(SftTest, ASignalEndsItBehindAStepWithACheckpoint) {
   EXPECT_TRUE(outcome->stopped);
   EXPECT_EQ(outcome->step, 3);
   EXPECT_TRUE(newest("a").ends_with("step-00000003"));
-  EXPECT_EQ(metrics("a")[1]["eval/score"], 7);
+  EXPECT_EQ(metrics("a")[2]["step"], 2);  // behind the step's own line
+  EXPECT_EQ(metrics("a")[2]["eval/score"], 7);
   const auto rest = run("a");
   EXPECT_FALSE(rest->stopped);
   EXPECT_EQ(rest->step, 8);

@@ -280,12 +280,23 @@ Status Trainer::after_step(const StepResult& result, double seconds) {
   if (eval_ &&
       ((config_.eval_every > 0 && state_.step % config_.eval_every == 0) || state_.step == schedule_.steps))
     extra_.emplace_back("eval/loss", held_out_loss());
+  // Before the checkpoint: a run that is killed between the two drops the line and writes it again.
+  if (first()) MC_RETURN_IF_ERROR(write_step(result, seconds, end));
+  extra_.clear();
   if (end || (config_.checkpoint_every > 0 && state_.step % config_.checkpoint_every == 0))
     MC_RETURN_IF_ERROR(checkpoint());
-  if (!first()) {
-    extra_.clear();
-    return ok();
+  // What eval.command said of that checkpoint is a line of its own.
+  if (first() && !extra_.empty()) {
+    MC_RETURN_IF_ERROR(metrics_->write(state_.step, extra_));
+    std::string line = fmt::format("step {}", state_.step);
+    for (const auto& [name, value] : extra_) line += fmt::format("  {} {:.4f}", name, value);
+    progress_->print(line);
   }
+  extra_.clear();
+  return ok();
+}
+
+Status Trainer::write_step(const StepResult& result, double seconds, bool end) {
   const double rate = static_cast<double>(result.counts.tokens) / std::max(1e-9, seconds),
                lr = config_.lr * schedule_.factor(state_.step - 1);
   if (end || state_.step % config_.log_every == 0 || !extra_.empty()) {
@@ -309,7 +320,6 @@ Status Trainer::after_step(const StepResult& result, double seconds) {
   if (!extra_.empty()) progress_->print(line);
   progress_->update(line + fmt::format("  {} left", short_duration(seconds * static_cast<double>(schedule_.steps -
                                                                                            state_.step))));
-  extra_.clear();
   return ok();
 }
 

@@ -59,6 +59,7 @@ class Trainer {
   double held_out_loss();
   Status checkpoint();
   Status after_step(const StepResult& result, double seconds);
+  Status write_step(const StepResult& result, double seconds, bool end);  // line of metrics, line of progress
   void run_command(const std::string& checkpoint);
   void load_epoch();
   bool first() const { return all_.rank() == 0; }
