@@ -111,7 +111,8 @@ int run_data_make(const DataMakeOptions& options) {
 
   std::signal(SIGINT, on_data_stop);
   std::signal(SIGTERM, on_data_stop);
-  auto examiner = synth::make_examiner(*judge, {.journal = options.out + "/work/verdicts.jsonl", .lanes = options.lanes, .stop = [] { return g_stopped.load(); }});
+  config.stop = [] { return g_stopped.load(); };
+  auto examiner = synth::make_examiner(*judge, {.journal = options.out + "/work/verdicts.jsonl", .lanes = options.lanes, .stop = config.stop});
   if (!examiner) return failed(examiner.error());
   synth::GraphWorker worker({.runtime_dir = judge->runtime_dir, .python = judge->python});
   const synth::RowWriter writer(*prompts, *table, {.form = options.form, .exemplar = options.one_shot == "none" ? "" : options.one_shot});

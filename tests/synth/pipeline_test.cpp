@@ -167,6 +167,18 @@ TEST_F(Factory, HeldOutTasksAreNoData) {
   EXPECT_EQ(report->contaminated["held out: rows/sums"], (std::vector<std::string>{"reduction/1_sum"}));
 }
 
+TEST_F(Factory, StopsBetweenTasksAndGoesOn) {
+  int asked = 0;
+  config_.stop = [&] { return ++asked > 2; };
+  auto report = make();
+  ASSERT_FALSE(report);
+  EXPECT_EQ(report.error().code, Code::kUnavailable);
+  config_.stop = nullptr;
+  report = make();
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_EQ(report->kept, 1u);
+}
+
 // A teacher's fault at one task costs that task's answers, and is said; a teacher that is gone ends the run.
 TEST_F(Factory, TeachersThatFail) {
   class Failing : public Teacher {

@@ -71,6 +71,7 @@ class Maker {
   void say(const std::string& text) const {
     if (progress_) progress_(text);
   }
+  Status go_on() const { return config_.stop && config_.stop() ? fail(Code::kUnavailable, "stopped; the same command goes on from here") : ok(); }
   Examiner::Progress counted(const std::string& what) const {
     return [this, what](std::size_t done, std::size_t all) { say(fmt::format("{} {}/{}", what, done, all)); };
   }
@@ -146,6 +147,7 @@ class Maker {
       }
       return std::optional<TaskGraph>(TaskGraph{.hash = found["hash"], .family = found["family"], .ops = found["ops"], .shapes = found["shapes"], .hint = found["hint"]});
     }
+    MC_RETURN_IF_ERROR(go_on());
     auto graph = worker_.graph(code);
     if (!graph) {
       if (graph.error().code == Code::kUnavailable) return tl::unexpected(graph.error());
@@ -239,6 +241,7 @@ class Maker {
         code = json::parse(*text)["code"];
       } else {
         say("unit tests for " + entry.task.id);
+        MC_RETURN_IF_ERROR(go_on());
         auto cases = worker_.cases(entry.task.code, config_.seed);
         if (!cases && cases.error().code == Code::kUnavailable) return tl::unexpected(cases.error());
         code = cases && !cases->kept.empty() ? cases->code : entry.task.code;
@@ -259,6 +262,7 @@ class Maker {
     if (const std::string* text = answers_->find(key)) {
       value = json::parse(*text);
     } else {
+      MC_RETURN_IF_ERROR(go_on());
       auto answers = teacher.answer({.file = entry.task.code, .graph = entry.graph}, {.seed = seed, .most = config_.answers, .derive = wants(2)});
       // A teacher that is gone ends the run; one that fails at a task does not.
       if (!answers && answers.error().code == Code::kUnavailable) return tl::unexpected(answers.error());

@@ -35,6 +35,7 @@ struct DataConfig {
   std::string kernelbench;                // JSONL of the tasks that data must not hold; empty: no guard
   std::vector<int> guard_levels = {1, 2, 3};
   std::vector<std::string> held_out;      // task sets that data must not hold either: what a model is measured on
+  std::function<bool()> stop;             // asked between tasks; true ends the run with kUnavailable, and the same call goes on
   std::vector<int> stages = {1, 2, 3};
   std::uint64_t seed = 1;
   int answers = 2;                        // of each teacher, a task
