@@ -142,7 +142,7 @@ class Zygote:
         return {"readable": [path for path in dict.fromkeys(readable) if os.path.exists(path)],
                 "writable": [request["writable"]], "cwd": request["writable"], "network": False,
                 "memory_bytes": int(limits.get("memory_bytes", 4 << 30)), "cpu_s": float(limits.get("cpu_s", 300)),
-                "wall_s": float(limits.get("wall_s", 1800)), "processes": int(limits.get("processes", 64)),
+                "wall_s": float(limits.get("wall_s", 1800)), "with_parent": True, "processes": int(limits.get("processes", 64)),
                 "writable_bytes": int(limits.get("writable_bytes", 1 << 30)),
                 "file_bytes": int(limits.get("file_bytes", 1 << 30)), "open_files": int(limits.get("open_files", 1024)),
                 "devices": list(request.get("devices", [])), "bound_addresses": bool(limits.get("bound_addresses", True)),

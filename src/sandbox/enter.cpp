@@ -212,6 +212,7 @@ struct Supervised {
   rlimit no_core{0, 0};
   ::setrlimit(RLIMIT_CORE, &no_core);
 
+  const pid_t parent = ::getppid();
   std::string text;  // the child's own report, complete when it executes a program or starts its work
   for (char chunk[4096];;) {
     ssize_t n = ::read(s.report_fd, chunk, sizeof chunk);
@@ -235,6 +236,11 @@ struct Supervised {
       limit = "wall";
       kill_all();
     }
+    // PR_SET_PDEATHSIG would not do: it goes by the thread that forked, and the candidate could ask for none.
+    if (limit.empty() && policy.with_parent && ::getppid() != parent) {
+      limit = "parent";
+      kill_all();
+    }
     // The kernel kills one process; the others might wait for it for ever.
     if (limit.empty() && s.cgroup && s.cgroup->oom_killed()) {
       limit = "memory";
@@ -250,7 +256,7 @@ struct Supervised {
       }
     }
     pollfd item{pidfd, POLLIN, 0};
-    ::poll(&item, pidfd >= 0 ? 1 : 0, deadline.poll_ms(pidfd < 0 ? 5 : policy.writable_bytes || s.cgroup ? kPollMs : 1000));
+    ::poll(&item, pidfd >= 0 ? 1 : 0, deadline.poll_ms(pidfd < 0 ? 5 : policy.writable_bytes || policy.with_parent || s.cgroup ? kPollMs : 1000));
   }
   // Whoever the child left behind goes too.
   kill_all();

@@ -54,6 +54,7 @@ Result<Policy> policy_from_json(const std::string& text) {
     else if (key == "memory_bytes") status = read_number(item, key, policy.memory_bytes);
     else if (key == "cpu_s") status = read_number(item, key, policy.cpu_s);
     else if (key == "wall_s") status = read_number(item, key, policy.wall_s);
+    else if (key == "with_parent") status = read_bool(item, key, policy.with_parent);
     else if (key == "processes") status = read_number(item, key, policy.processes);
     else if (key == "file_bytes") status = read_number(item, key, policy.file_bytes);
     else if (key == "open_files") status = read_number(item, key, policy.open_files);
@@ -81,6 +82,7 @@ std::string to_json(const Policy& p) {
                 {"memory_bytes", p.memory_bytes},
                 {"cpu_s", p.cpu_s},
                 {"wall_s", p.wall_s},
+                {"with_parent", p.with_parent},
                 {"processes", p.processes},
                 {"file_bytes", p.file_bytes},
                 {"open_files", p.open_files},

@@ -30,6 +30,7 @@ struct Policy {
   bool bound_addresses = true;             // memory_bytes bounds address space too; false for GPU runtimes, which reserve far more than they use
   double cpu_s = 0;                        // CPU seconds of one process; 0: no limit
   double wall_s = 0;                       // then everything is killed; 0: no limit
+  bool with_parent = false;                // everything is killed, too, when the process that made the sandbox has ended
   int processes = 256;                     // processes and threads
   std::uint64_t file_bytes = 0;            // size of one file; 0: no limit
   int open_files = 1024;

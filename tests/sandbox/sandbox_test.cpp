@@ -314,6 +314,29 @@ TEST_F(SandboxTest, KillingTheLauncherKillsEverything) {
   EXPECT_EQ(base::read_file(dir->file("beat")).value_or(""), before);
 }
 
+// A supervisor whose parent is gone does not wait for the wall limit. The launcher's parent is a shell that ends after a second.
+TEST_F(SandboxTest, EndsWithItsParentWhereThatIsAskedFor) {
+  auto dir = base::TempDir::create("parent");
+  ASSERT_TRUE(dir);
+  for (const bool with_parent : {true, false}) {
+    Policy policy;
+    policy.writable = {dir->path()};
+    policy.with_parent = with_parent;
+    policy.wall_s = 20;
+    const std::string beat = dir->file(with_parent ? "with" : "without");
+    base::SubprocessOptions o;
+    o.argv = {"/bin/bash", "-c", "setsid \"$0\" --policy \"$1\" -- /bin/bash -c \"while :; do date +%N > $2; sleep 0.02; done\" > /dev/null 2>&1 & sleep 1.5",
+              kLauncher, to_json(policy), beat};
+    o.timeout_s = 10;
+    ASSERT_TRUE(base::run(o));
+    ASSERT_TRUE(base::exists(beat));
+    ::usleep(1000000);
+    const std::string before = base::read_file(beat).value_or("");
+    ::usleep(500000);
+    EXPECT_EQ(base::read_file(beat).value_or("") == before, with_parent);
+  }
+}
+
 TEST_F(SandboxTest, AnUnprivilegedUserGetsTheSame) {
   if (::geteuid() != 0) GTEST_SKIP() << "this run is unprivileged already";
   std::string setpriv = base::find_program("setpriv");
