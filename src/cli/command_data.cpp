@@ -46,7 +46,9 @@ void print_report(const synth::DataReport& report, const std::string& out) {
     std::vector<std::string> header = {"fault"};
     const std::vector<std::string> classes = {"compile_error", "runtime_error", "correctness_error", "cheating", "ok", "inconclusive", "unsupported", "infra"};
     header.insert(header.end(), classes.begin(), classes.end());
-    base::Table table(header, std::vector<base::Align>(header.size(), base::Align::kRight));
+    std::vector<base::Align> align(header.size(), base::Align::kRight);
+    align[0] = base::Align::kLeft;
+    base::Table table(header, align);
     for (const auto& [kind, by_class] : report.mutations) {
       std::vector<std::string> row = {kind};
       for (const std::string& name : classes) row.push_back(by_class.contains(name) ? std::to_string(by_class.at(name)) : "");
