@@ -66,6 +66,7 @@ void print_report(const synth::DataReport& report, const std::string& out) {
   for (const auto& [why, count] : report.rollouts) fmt::print("  rollouts {:5}  {}\n", count, why);
   for (const auto& [pattern, counts] : report.rewrites)
     for (const auto& [what, count] : counts) fmt::print("  rewrites {:5}  {}: {}\n", count, pattern, what);
+  if (report.not_judged > 0) fmt::print("  answers not judged {:5}\n", report.not_judged);
   for (const auto& [why, count] : report.unanswered) fmt::print("  unanswered {:5}  {}\n", count, why);
   for (const auto& [why, count] : report.refused_rows) fmt::print("  rows refused {:5}  {}\n", count, why);
 }
@@ -114,7 +115,7 @@ int run_data_make(const DataMakeOptions& options) {
   std::signal(SIGINT, on_data_stop);
   std::signal(SIGTERM, on_data_stop);
   config.stop = [] { return g_stopped.load(); };
-  auto examiner = synth::make_examiner(*judge, {.journal = options.out + "/work/verdicts.jsonl", .lanes = options.lanes, .stop = config.stop});
+  auto examiner = synth::make_examiner(*judge, {.journal = options.out + "/work/verdicts.jsonl", .lanes = options.lanes, .stop = config.stop, .judged_only = options.judged_only});
   if (!examiner) return failed(examiner.error());
   synth::GraphWorker worker({.runtime_dir = judge->runtime_dir, .python = judge->python});
   const synth::RowWriter writer(*prompts, *table, {.form = options.form, .exemplar = options.one_shot == "none" ? "" : options.one_shot});

@@ -56,6 +56,7 @@ void add_data_commands(CLI::App& app, int& code) {
   m->add_option("--kernelbench", make->kernelbench, "JSONL of KernelBench: tasks that compute the same as one of levels 1 to 3 are dropped and counted");
   m->add_option("--held-out", make->held_out, "task sets that a model will be measured on: tasks that compute the same as one of theirs are dropped and counted");
   m->add_option("--stages", make->stages, "1: tasks and answers, 2: shapes, hints and derivations, 3: repairs, conversations, reviews, profiles, rewrites")->delimiter(',')->check(CLI::Range(1, 3));
+  m->add_flag("--judged-only", make->judged_only, "judge nothing: rows from the verdicts that an earlier run of this command left before it was stopped");
   m->add_option("--data-seed", make->seed, "of everything that is drawn")->capture_default_str()->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 62));
   m->add_option("--answers", make->answers, "of each teacher, a task")->capture_default_str()->check(CLI::Range(1, 64));
   m->add_option("--mutants", make->mutants, "faults put into a task's first verified answer")->capture_default_str()->check(CLI::Range(0, 1000));

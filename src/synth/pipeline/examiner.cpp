@@ -120,7 +120,7 @@ class JudgeExaminer : public Examiner {
   }
 
   Result<std::vector<AuditResult>> audit(const std::vector<Candidate>& tasks, const Progress& progress) override {
-    std::vector<AuditResult> results(tasks.size());
+    std::vector<AuditResult> results(tasks.size(), AuditResult{kNotJudged, ""});
     const auto take = [&](std::size_t i, const std::string& text) {
       const json found = json::parse(text, nullptr, false);
       results[i] = {found.is_object() ? found.value("status", "infra:audit") : "infra:audit", found.is_object() ? found.value("message", "") : ""};
@@ -149,7 +149,7 @@ class JudgeExaminer : public Examiner {
       else open.push_back(i);
     }
     if (progress) progress(all.size() - open.size(), all.size());
-    if (open.empty()) return ok();
+    if (open.empty() || options_.judged_only) return ok();
     // Candidates of one task beside each other, so that a lane's reference runner keeps what it knows.
     std::stable_sort(open.begin(), open.end(), [&](std::size_t a, std::size_t b) { return all[a].task_code < all[b].task_code; });
     if (!shared_) {

@@ -33,8 +33,10 @@ struct LaunchProfile {
   vgpu::Counters counters;            // of one call
 };
 
+inline constexpr const char* kNotJudged = "infra:not_judged";
+
 struct Examined {
-  std::string status = "infra:not_examined", cause, candidate_hash, backend;
+  std::string status = kNotJudged, cause, candidate_hash, backend;
   std::optional<double> reward;
   judge::Feedback feedback;           // for round 1; feedback_for() for others
   std::vector<LaunchProfile> launches;
@@ -70,6 +72,7 @@ struct ExaminerOptions {
   std::string journal;                // JSONL; created where there is none
   int lanes = 0;                      // 0: one a core
   std::function<bool()> stop;         // asked between candidates
+  bool judged_only = false;           // what the journal does not hold is "infra:not_judged"; nothing is judged
 };
 // The seed of `config` must not be 0: the same data asks for the same inputs.
 Result<std::unique_ptr<Examiner>> make_examiner(const judge::JudgeConfig& config, const ExaminerOptions& options);

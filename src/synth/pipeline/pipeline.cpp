@@ -301,6 +301,10 @@ class Maker {
     MC_ASSIGN_OR_RETURN(auto verdicts, examiner_.examine(candidates, counted("verdicts of answers")));
     for (std::size_t k = 0; k < all.size(); ++k) {
       Entry& entry = entries_[owner[k]];
+      if (verdicts[k].status == kNotJudged) {
+        ++report_.not_judged;
+        continue;
+      }
       Share& share = report_.answers[all[k].teacher][entry.task.graph.family];
       ++share.tried;
       share.verified += verdicts[k].ok();
@@ -558,6 +562,7 @@ class Maker {
             {"guard", text(guard)},
             {"answers", text(answers)},
             {"unanswered", text(report_.unanswered)},
+            {"not_judged", text(report_.not_judged)},
             {"mutations", text(report_.mutations)},
             {"rollouts", text(report_.rollouts)},
             {"rewrites", text(report_.rewrites)},

@@ -62,6 +62,7 @@ struct DataReport {
   std::map<std::string, std::size_t> dropped;                       // reason → tasks
   std::map<std::string, std::vector<std::string>> contaminated;     // "level 1: 19_ReLU" → ids of our tasks that equal it
   std::map<std::string, std::map<std::string, Share>> answers;      // teacher → family
+  std::size_t not_judged = 0;                                       // answers without a verdict, where none was to be made
   std::map<std::string, std::size_t> unanswered;                    // "program: why not" → tasks
   std::map<std::string, std::map<std::string, std::size_t>> mutations;  // kind → status class ("ok": it changed nothing that shows)
   std::map<std::string, std::size_t> rollouts;                      // kept, or why not
