@@ -431,7 +431,8 @@ def test_keyboard(page, server):
     second = page.value("[...document.querySelectorAll('#list tbody tr')].indexOf(document.activeElement)")
     assert second == 1
     page.press("Enter")
-    page.until("document.querySelector('#one h1')")
+    # Not the heading of the verdict that was open before, which is still there while it is hidden.
+    page.until("!document.querySelector('#one').hidden && document.querySelector('#one h1')")
     first = page.value("location.hash")
     page.press("ArrowRight")
     page.until(f"location.hash !== {json.dumps(first)} && document.querySelector('#one h1')")
