@@ -83,6 +83,26 @@ Result<std::map<std::string, Words>> read_backends(const std::string& path) {
   return backends;
 }
 
+// A Python file from its first statement on: without the comments and the docstring above it. Small models are taught on
+// files that begin with their imports, and lose the thread where another text comes first.
+std::string without_preamble(const std::string& code) {
+  const auto line_end = [&](std::size_t at) { return std::min(code.find('\n', at), code.size() - 1) + 1; };
+  std::size_t at = 0;
+  bool docstring = false;
+  while (at < code.size()) {
+    const char c = code[at];
+    if (std::string_view(" \t\r\n").find(c) != std::string_view::npos) ++at;
+    else if (c == '#') at = line_end(at);
+    else if (!docstring && (code.compare(at, 3, "\"\"\"") == 0 || code.compare(at, 3, "'''") == 0)) {
+      const std::size_t end = code.find(code.substr(at, 3), at + 3);
+      if (end == std::string::npos) break;  // no Python
+      at = end + 3;
+      docstring = true;
+    } else break;
+  }
+  return at < code.size() ? code.substr(at) : code;
+}
+
 }  // namespace
 
 Result<Prompts> Prompts::load(const std::string& folder) {
@@ -165,6 +185,7 @@ Result<std::string> Prompts::fill(const port::RenameTable& table, const PromptRe
   }
   Words words = backend->second;
   MC_ASSIGN_OR_RETURN(words["reference"], code_for(table, request.reference, request.backend));
+  if (request.form == "compact") words["reference"] = without_preamble(words["reference"]);
   words["reference"] = with_newline(words["reference"]);
   if (!request.exemplar.empty()) {
     MC_ASSIGN_OR_RETURN(const Exemplar shown, exemplar(table, request.exemplar, request.backend));

@@ -96,6 +96,20 @@ TEST(Prompts, CompactFormIsShortAndHasAVersionOfItsOwn) {
   EXPECT_FALSE(prompts().fill(table(), {.reference = kReference, .form = "brief"}));
 }
 
+TEST(Prompts, TheCompactFormBeginsWithTheFirstStatement) {
+  const auto shown = [](const std::string& reference) {
+    const auto text = prompts().fill(table(), {.backend = "cuda", .reference = reference, .exemplar = "", .form = "compact"});
+    EXPECT_TRUE(text);
+    const auto begin = text->find("```python\n") + 10;
+    return text->substr(begin, text->find("\n```", begin) + 1 - begin);
+  };
+  EXPECT_EQ(shown("\"\"\"Adds.\n\n# no comment\n\"\"\"\n\nimport torch\n# kept\n"), "import torch\n# kept\n");
+  EXPECT_EQ(shown("#!/usr/bin/env python\n# coding\n'''It says \"\"\".'''\nimport torch"), "import torch\n");
+  EXPECT_EQ(shown("import torch\n\"\"\"no docstring\"\"\"\n"), "import torch\n\"\"\"no docstring\"\"\"\n");
+  EXPECT_EQ(shown("\"\"\"never ends\nimport torch\n"), "\"\"\"never ends\nimport torch\n");
+  EXPECT_EQ(shown("# only this\n"), "# only this\n");
+}
+
 TEST(FillTemplate, PutsWordsInAndNothingOfTheirs) {
   const auto text = fill_template("optimize", {{"reference", "R {{answer}}"}, {"answer", "A"}, {"findings", "F"}});
   ASSERT_TRUE(text) << text.error().message;
