@@ -98,6 +98,8 @@ class NativeModel : public ChatModel {
     for (const char* name :
          {"CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "OMP_WAIT_POLICY", "LD_LIBRARY_PATH", "MUSACODER_LOG"})
       if (const char* value = std::getenv(name)) env.push_back(fmt::format("{}={}", name, value));
+    // Its threads share the cores with the lanes that judge: waiting by spinning, OpenMP's habit, costs both most of their time.
+    if (std::getenv("OMP_WAIT_POLICY") == nullptr) env.emplace_back("OMP_WAIT_POLICY=passive");
     MC_ASSIGN_OR_RETURN(child_, base::Child::start({.argv = argv, .env = env, .die_with_parent = true}));
     out_ = std::make_unique<Reader>(child_.take_stdout());
     err_ = std::make_unique<Reader>(child_.take_stderr());

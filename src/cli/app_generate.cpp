@@ -13,7 +13,9 @@ constexpr const char* kExitCodes =
 
 void add_prompt_options(CLI::App* app, std::string& form, std::string& one_shot, std::string& language) {
   app->add_option("--form", form,
-                  "of the prompt: full, or compact for small models that were trained with it")
+                  form.empty() ? "of the prompt: full, or compact for small models that were trained with it; else compact for "
+                                 "the default model, full for others"
+                               : "of the prompt: full, or compact for small models that were trained with it")
       ->capture_default_str()
       ->check(CLI::IsMember({"full", "compact"}));
   app->add_option("--one-shot", one_shot,

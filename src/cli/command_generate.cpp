@@ -256,6 +256,11 @@ int with_candidate(Search& search, const std::function<int(Attempt&)>& use) {
   return use(given);
 }
 
+std::string form_of(const SearchOptions& options) {
+  if (!options.form.empty()) return options.form;
+  return options.model.model.empty() && options.model.endpoint.empty() ? "compact" : "full";
+}
+
 }  // namespace
 
 int run_generate(const SearchOptions& options) {
@@ -263,7 +268,7 @@ int run_generate(const SearchOptions& options) {
   if (!scratch) return refuse_command("generate", scratch.error());
   Search search{.command = "generate", .options = options};
   if (int code = prepare(search); code != 0) return code;
-  auto prompt = prompt_of(*search.task, {options.form, options.one_shot, options.language});
+  auto prompt = prompt_of(*search.task, {form_of(options), options.one_shot, options.language});
   if (!prompt) return search.refuse(prompt.error());
   run(search, {{"user", *prompt}}, false);
   return finish(search, out_folder(options, ".kernel"));
@@ -280,7 +285,7 @@ int run_repair(const SearchOptions& options) {
       search.attempts.push_back(std::move(given));
       return finish(search, folder);
     }
-    auto prompt = prompt_of(*search.task, {options.form, options.one_shot, options.language});
+    auto prompt = prompt_of(*search.task, {form_of(options), options.one_shot, options.language});
     if (!prompt) return search.refuse(prompt.error());
     const auto messages = generate::next_turn({{"user", *prompt}}, "```python\n" + given.code + "\n```",
                                               *given.verdict, given.code, 1);

@@ -25,7 +25,7 @@ struct SearchOptions {
   int samples = 8, turns = 3;
   double seconds = 0;         // budget; 0: none
   bool first = false;         // stop at the first verified one
-  std::string form = "full";  // of the prompt
+  std::string form;           // of the prompt; empty: compact for the default model, which was trained with it, else full
   std::string one_shot = "none";
   std::string language = "cuda";
   bool json = false, quiet = false;

@@ -83,8 +83,8 @@ Result<std::map<std::string, Words>> read_backends(const std::string& path) {
   return backends;
 }
 
-// A Python file from its first statement on: without the comments and the docstring above it. Small models are taught on
-// files that begin with their imports, and lose the thread where another text comes first.
+// Small models are taught on files that begin with their imports and say nn.Module, and lose the thread elsewhere. So: a Python
+// file from its first statement on, without the comments and the docstring above it, and with `import torch.nn as nn`.
 std::string without_preamble(const std::string& code) {
   const auto line_end = [&](std::size_t at) { return std::min(code.find('\n', at), code.size() - 1) + 1; };
   std::size_t at = 0;
@@ -101,6 +101,22 @@ std::string without_preamble(const std::string& code) {
     } else break;
   }
   return at < code.size() ? code.substr(at) : code;
+}
+
+std::string in_usual_words(const std::string& code) {
+  const std::string import = "import torch\n", usual = "import torch.nn as nn\n", word = "torch.nn.";
+  const bool known = code.find(usual) != std::string::npos;
+  if (known || !code.starts_with(import) || code.find(word) == std::string::npos || code.find("\nnn = ") != std::string::npos) return code;
+  std::string out = import + usual;
+  for (std::size_t at = import.size(); at < code.size();) {
+    const std::size_t end = std::min(code.find('\n', at), code.size() - 1) + 1;
+    std::string line = code.substr(at, end - at);
+    if (!line.starts_with("import ") && !line.starts_with("from "))
+      for (std::size_t k = 0; (k = line.find(word, k)) != std::string::npos; k += 3) line.replace(k, word.size(), "nn.");
+    out += line;
+    at = end;
+  }
+  return out;
 }
 
 }  // namespace
@@ -185,7 +201,7 @@ Result<std::string> Prompts::fill(const port::RenameTable& table, const PromptRe
   }
   Words words = backend->second;
   MC_ASSIGN_OR_RETURN(words["reference"], code_for(table, request.reference, request.backend));
-  if (request.form == "compact") words["reference"] = without_preamble(words["reference"]);
+  if (request.form == "compact") words["reference"] = in_usual_words(without_preamble(words["reference"]));
   words["reference"] = with_newline(words["reference"]);
   if (!request.exemplar.empty()) {
     MC_ASSIGN_OR_RETURN(const Exemplar shown, exemplar(table, request.exemplar, request.backend));

@@ -108,6 +108,9 @@ TEST(Prompts, TheCompactFormBeginsWithTheFirstStatement) {
   EXPECT_EQ(shown("import torch\n\"\"\"no docstring\"\"\"\n"), "import torch\n\"\"\"no docstring\"\"\"\n");
   EXPECT_EQ(shown("\"\"\"never ends\nimport torch\n"), "\"\"\"never ends\nimport torch\n");
   EXPECT_EQ(shown("# only this\n"), "# only this\n");
+  EXPECT_EQ(shown("import torch\nimport torch.nn.functional as F\nclass Model(torch.nn.Module):\n    y = torch.nn.ReLU(torch.nn.Tanh)\n"),
+            "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\nclass Model(nn.Module):\n    y = nn.ReLU(nn.Tanh)\n");
+  EXPECT_EQ(shown("import torch\nnn = 3\nclass Model(torch.nn.Module): ...\n"), "import torch\nnn = 3\nclass Model(torch.nn.Module): ...\n");
 }
 
 TEST(FillTemplate, PutsWordsInAndNothingOfTheirs) {
