@@ -37,7 +37,9 @@ class Twin : public Examiner {
  public:
   std::size_t asked = 0;
   std::string right;
+  bool judges = true;
   Result<std::vector<Examined>> examine(const std::vector<Candidate>& candidates, const Progress&) override {
+    if (!judges) return std::vector<Examined>(candidates.size());
     std::vector<Examined> out;
     for (const Candidate& c : candidates) {
       ++asked;
@@ -165,6 +167,15 @@ TEST_F(Factory, HeldOutTasksAreNoData) {
   EXPECT_EQ(report->kept, 0u);
   EXPECT_EQ(report->dropped["equals a held-out task"], 1u);
   EXPECT_EQ(report->contaminated["held out: rows/sums"], (std::vector<std::string>{"reduction/1_sum"}));
+}
+
+TEST_F(Factory, AnswersThatNobodyJudgedAreCountedApart) {
+  twin_.judges = false;
+  auto report = make();
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_EQ(report->not_judged, 1u);
+  EXPECT_TRUE(report->answers.empty());
+  EXPECT_EQ(report->rows, 0u);
 }
 
 TEST_F(Factory, StopsBetweenTasksAndGoesOn) {
