@@ -59,6 +59,13 @@ Result<RunState> read_state(const std::string& checkpoint) {
   }
 }
 
+// "  eval/loss 2.2360", for the end of a line of progress.
+std::string said(const Numbers& numbers) {
+  std::string out;
+  for (const auto& [name, value] : numbers) out += fmt::format("  {} {:.4f}", name, value);
+  return out;
+}
+
 std::size_t parts(std::size_t count, std::size_t of) { return (count + of - 1) / of; }
 
 }  // namespace
@@ -288,9 +295,7 @@ Status Trainer::after_step(const StepResult& result, double seconds) {
   // What eval.command said of that checkpoint is a line of its own.
   if (first() && !extra_.empty()) {
     MC_RETURN_IF_ERROR(metrics_->write(state_.step, extra_));
-    std::string line = fmt::format("step {}", state_.step);
-    for (const auto& [name, value] : extra_) line += fmt::format("  {} {:.4f}", name, value);
-    progress_->print(line);
+    progress_->print(fmt::format("step {}", state_.step) + said(extra_));
   }
   extra_.clear();
   return ok();
@@ -316,7 +321,7 @@ Status Trainer::write_step(const StepResult& result, double seconds, bool end) {
   }
   std::string line = fmt::format("step {}/{}  loss {:.4f}  lr {:.2e}  {:.0f} tokens/s", state_.step,
                                  schedule_.steps, result.loss, lr, rate);
-  for (const auto& [name, value] : extra_) line += fmt::format("  {} {:.4f}", name, value);
+  line += said(extra_);
   if (!extra_.empty()) progress_->print(line);
   progress_->update(line + fmt::format("  {} left", short_duration(seconds * static_cast<double>(schedule_.steps -
                                                                                            state_.step))));
