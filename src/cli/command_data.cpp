@@ -101,7 +101,7 @@ int run_data_make(const DataMakeOptions& options) {
     model = std::move(*made);
     owned.push_back(std::make_unique<synth::EndpointTeacher>(*model, *prompts, *table, synth::EndpointTeacherOptions{.temperature = options.temperature, .max_tokens = options.max_tokens, .form = options.endpoint_form, .exemplar = options.endpoint_one_shot == "none" ? "" : options.endpoint_one_shot}));
   }
-  synth::ProgramTeacher program;
+  synth::ProgramTeacher program(options.one_style ? synth::ProgramTeacher::Styles::kOne : synth::ProgramTeacher::Styles::kAll);
   std::vector<synth::Teacher*> teachers;
   if (options.generate > 0) {
     auto drawn = synth::draw_tasks({.count = static_cast<std::size_t>(options.generate), .seed = options.seed, .families = options.families, .random_share = options.random_share});

@@ -8,6 +8,7 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "base/paths.h"
+#include "task/essential.h"
 
 namespace musacoder::task {
 namespace {
@@ -83,26 +84,7 @@ Result<std::map<std::string, Words>> read_backends(const std::string& path) {
   return backends;
 }
 
-// Small models are taught on files that begin with their imports and say nn.Module, and lose the thread elsewhere. So: a Python
-// file from its first statement on, without the comments and the docstring above it, and with `import torch.nn as nn`.
-std::string without_preamble(const std::string& code) {
-  const auto line_end = [&](std::size_t at) { return std::min(code.find('\n', at), code.size() - 1) + 1; };
-  std::size_t at = 0;
-  bool docstring = false;
-  while (at < code.size()) {
-    const char c = code[at];
-    if (std::string_view(" \t\r\n").find(c) != std::string_view::npos) ++at;
-    else if (c == '#') at = line_end(at);
-    else if (!docstring && (code.compare(at, 3, "\"\"\"") == 0 || code.compare(at, 3, "'''") == 0)) {
-      const std::size_t end = code.find(code.substr(at, 3), at + 3);
-      if (end == std::string::npos) break;  // no Python
-      at = end + 3;
-      docstring = true;
-    } else break;
-  }
-  return at < code.size() ? code.substr(at) : code;
-}
-
+// Small models are taught on files that say nn.Module, and lose the thread elsewhere.
 std::string in_usual_words(const std::string& code) {
   const std::string import = "import torch\n", usual = "import torch.nn as nn\n", word = "torch.nn.";
   const bool known = code.find(usual) != std::string::npos;
@@ -201,7 +183,7 @@ Result<std::string> Prompts::fill(const port::RenameTable& table, const PromptRe
   }
   Words words = backend->second;
   MC_ASSIGN_OR_RETURN(words["reference"], code_for(table, request.reference, request.backend));
-  if (request.form == "compact") words["reference"] = in_usual_words(without_preamble(words["reference"]));
+  if (request.form == "compact") words["reference"] = in_usual_words(essential_python(words["reference"]));
   words["reference"] = with_newline(words["reference"]);
   if (!request.exemplar.empty()) {
     MC_ASSIGN_OR_RETURN(const Exemplar shown, exemplar(table, request.exemplar, request.backend));

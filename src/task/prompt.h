@@ -30,7 +30,7 @@ struct PromptRequest {
   std::string reference;         // the task's code, in CUDA's names or without any device's
   std::string exemplar;          // its name; empty: none
   // "full" (kernel.md) says all that an answer is held to; "compact" (compact.md) is a tenth of it, for small
-  // models that learned the rest, and shows the task without what stands above its first statement, with `nn` for torch.nn.
+  // models that learned the rest, and shows the task without docstrings and comments, with `nn` for torch.nn.
   // Training data and requests use the same one.
   std::string form = "full";
 };

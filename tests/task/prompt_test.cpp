@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "base/hash.h"
 #include "task/edition.h"
+#include "task/essential.h"
 
 namespace musacoder::task {
 namespace {
@@ -96,21 +97,29 @@ TEST(Prompts, CompactFormIsShortAndHasAVersionOfItsOwn) {
   EXPECT_FALSE(prompts().fill(table(), {.reference = kReference, .form = "brief"}));
 }
 
-TEST(Prompts, TheCompactFormBeginsWithTheFirstStatement) {
+TEST(Prompts, TheCompactFormShowsWhatIsComputed) {
   const auto shown = [](const std::string& reference) {
     const auto text = prompts().fill(table(), {.backend = "cuda", .reference = reference, .exemplar = "", .form = "compact"});
     EXPECT_TRUE(text);
     const auto begin = text->find("```python\n") + 10;
     return text->substr(begin, text->find("\n```", begin) + 1 - begin);
   };
-  EXPECT_EQ(shown("\"\"\"Adds.\n\n# no comment\n\"\"\"\n\nimport torch\n# kept\n"), "import torch\n# kept\n");
+  EXPECT_EQ(shown("\"\"\"Adds.\n\n# no comment\n\"\"\"\n\nimport torch  # dropped\n"), "import torch\n");
   EXPECT_EQ(shown("#!/usr/bin/env python\n# coding\n'''It says \"\"\".'''\nimport torch"), "import torch\n");
-  EXPECT_EQ(shown("import torch\n\"\"\"no docstring\"\"\"\n"), "import torch\n\"\"\"no docstring\"\"\"\n");
-  EXPECT_EQ(shown("\"\"\"never ends\nimport torch\n"), "\"\"\"never ends\nimport torch\n");
-  EXPECT_EQ(shown("# only this\n"), "# only this\n");
   EXPECT_EQ(shown("import torch\nimport torch.nn.functional as F\nclass Model(torch.nn.Module):\n    y = torch.nn.ReLU(torch.nn.Tanh)\n"),
             "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\nclass Model(nn.Module):\n    y = nn.ReLU(nn.Tanh)\n");
   EXPECT_EQ(shown("import torch\nnn = 3\nclass Model(torch.nn.Module): ...\n"), "import torch\nnn = 3\nclass Model(torch.nn.Module): ...\n");
+}
+
+TEST(EssentialPython, LeavesOutWhatOnlyPeopleRead) {
+  EXPECT_EQ(essential_python("class Model:\n    \"\"\"\n    Says: a lot.\n    \"\"\"\n\n    def f(self):  # here\n        r'''More.'''\n\n        # and\n        return 'a # b'\n\n\n\n\nN = 3  # 3\n"),
+            "class Model:\n    def f(self):\n        return 'a # b'\n\n\nN = 3\n");
+  EXPECT_EQ(essential_python("x = [1,  # one\n     2]\ny = f(\n  '''a:\n# b\n\n\n\nc''')\n"), "x = [1,\n     2]\ny = f(\n  '''a:\n# b\n\n\n\nc''')\n");
+}
+
+TEST(EssentialPython, LeavesAloneWhatMustStand) {
+  for (const char* text : {"def f():\n    \"\"\"All there is.\"\"\"\n\ndef g():\n    'x'\n", "\"\"\"never ends\nimport torch\n", "x = 'open\n", "# only this\n", "", "\n\n"})
+    EXPECT_EQ(essential_python(text), text);
 }
 
 TEST(FillTemplate, PutsWordsInAndNothingOfTheirs) {

@@ -7,8 +7,7 @@ namespace musacoder::llm {
 
 Ticket::News Ticket::take() {
   std::lock_guard lock(mutex_);
-  News out = news_;
-  news_.events.clear();
+  News out{news_.accepted, news_.ended, news_.error, std::exchange(news_.events, {})};
   return out;
 }
 
@@ -17,16 +16,18 @@ Ticket::News Ticket::look() {
   return {news_.accepted, news_.ended, news_.error, {}};
 }
 
-void Ticket::watch(std::function<void()> wake) {
+void Ticket::watch(std::function<void()> wake, bool rarely) {
   std::lock_guard lock(mutex_);
   wake_ = std::move(wake);
+  rarely_ = rarely;
   if (wake_) wake_();
 }
 
 void Ticket::tell(const std::function<void(News&)>& change) {
   std::lock_guard lock(mutex_);
   change(news_);
-  if (wake_) wake_();
+  if (wake_ && (!rarely_ || !begun_ || news_.ended)) wake_();
+  begun_ = begun_ || !news_.events.empty();
 }
 
 EngineLoop::EngineLoop(std::unique_ptr<Engine> engine)

@@ -42,8 +42,9 @@ class Ticket {
   };
   News take();
   News look();  // the same, without its events, which stay
-  // `wake` is called, on the engine's thread, after something was added; once at once.
-  void watch(std::function<void()> wake);
+  // `wake` is called, on the engine's thread, after something was added; once at once. `rarely`: between the first event and the end
+  // it is not, for who wants the whole answer: with a hundred answers under way, waking somebody for each token costs more than the token.
+  void watch(std::function<void()> wake, bool rarely = false);
 
  private:
   friend class EngineLoop;
@@ -51,6 +52,7 @@ class Ticket {
   std::mutex mutex_;
   News news_;
   std::function<void()> wake_;
+  bool rarely_ = false, begun_ = false;
 };
 
 class EngineLoop {

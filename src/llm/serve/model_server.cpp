@@ -144,7 +144,7 @@ class CompletionPending : public net::Pending {
       : course_(std::move(course)), stream_(stream) {
     seconds = request_s;
   }
-  void watch(std::function<void()> wake) override { course_->ticket->watch(std::move(wake)); }
+  void watch(std::function<void()> wake) override { course_->ticket->watch(std::move(wake), !stream_); }
   std::optional<Reply> poll(bool over) override {
     if (stream_) {  // what is wrong is said before the stream begins
       const Ticket::News news = course_->ticket->look();

@@ -340,6 +340,7 @@ int GraphBuilder::module(std::string name, std::string_view kind, std::string_vi
 
 std::vector<int> GraphBuilder::begin_like(const Graph& graph) {
   graph_.constants = graph.constants;
+  graph_.constructor = graph.constructor;
   graph_.modules = graph.modules;
   std::vector<int> places(graph.values.size(), -1);
   for (std::size_t v = 0; v < graph.values.size(); ++v)

@@ -128,6 +128,15 @@ struct Node {
   std::vector<std::int64_t> list(std::string_view name, std::vector<std::int64_t> otherwise = {}) const;  // an integer: a list of one
 };
 
+// How the constructor of the module is written; ModelNew's is written the same way.
+struct Constructor {
+  bool annotated = false;        // dim: int
+  int defaults = 0;              // so many of its last arguments have their value as default and are not passed
+  int keywords_from = 99;        // arguments of nn members from this place on are given by keyword
+  bool spread_kernel = false;    // nn.Conv2d(…, (kernel_size, kernel_size))
+  bool shape_arguments = false;  // nn.Parameter(torch.randn(bias_shape)), bias_shape = (channels, 1, 1)
+};
+
 struct Graph {
   std::vector<Value> values;
   std::vector<Node> nodes;
@@ -135,6 +144,7 @@ struct Graph {
   std::vector<int> inputs;   // values, in the order of forward's arguments
   std::vector<int> outputs;  // one: forward returns a tensor; several: a tuple
   std::map<std::string, std::int64_t> constants;  // sizes at module level, by name
+  Constructor constructor = {};
 
   const TensorType& type(int value) const { return values[static_cast<std::size_t>(value)].type; }
   std::vector<int> users(int value) const;  // nodes that read it

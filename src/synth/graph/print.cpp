@@ -43,7 +43,7 @@ class Printer {
   InitText init() {
     collect_constants();
     InitText text;
-    for (const std::string& name : init_) text.arguments += ", " + name;
+    text.arguments = arguments_text();
     std::string body = state_text();
     for (const std::string& name : members_) body += fmt::format("        self.{} = {}\n", name, name);
     for (std::size_t at = 0; at < body.size(); at = body.find('\n', at) + 1) body.erase(at, 8);
@@ -86,9 +86,16 @@ class Printer {
       for (const char* name : positional(module))
         for (const std::string& id : identifiers(module.args.at(name).constant)) attr_constant(id, module.args.at(name));
     for (const Value& value : graph_.values)
-      if (value.source != Source::kInput && value.source != Source::kNode && value.module < 0)
+      if (value.source != Source::kInput && value.source != Source::kNode && value.module < 0) {
+        const bool whole = has_shape_argument(value);
         for (const Dim& d : value.type.dims)
-          for (const std::string& name : identifiers(d.name)) note_init(name);
+          for (const std::string& name : identifiers(d.name)) whole ? note(name) : note_init(name);
+        if (!whole) continue;
+        const std::string dims = dims_text(value.type.dims), name = value.name + "_shape";
+        values_.emplace(name, value.type.rank() == 1 ? "(" + dims + ",)" : "(" + dims + ")");
+        types_.emplace(name, "tuple");
+        note_init(name);
+      }
     for (const Node& node : graph_.nodes)
       if (node.module < 0)
         for (const auto& [name, attr] : node.attrs)
@@ -98,8 +105,38 @@ class Printer {
           }
   }
   void attr_constant(const std::string& id, const Attr& attr) {
-    if (graph_.constants.count(id) == 0) values_.emplace(id, python_value(attr.value));
+    if (graph_.constants.count(id) == 0) {
+      values_.emplace(id, python_value(attr.value));
+      static const char* const kTypes[] = {"bool", "int", "float", "str", "tuple"};
+      types_.emplace(id, kTypes[attr.value.index()]);
+    }
     note_init(id);
+  }
+  // A parameter of the Model itself whose shape is an argument of the constructor.
+  bool has_shape_argument(const Value& value) const {
+    return graph_.constructor.shape_arguments && value.source == Source::kParameter && value.type.rank() > 0 && value.layout == Layout::kContiguous &&
+           (value.fill == Fill::kNormal || value.fill == Fill::kUniform || value.fill == Fill::kNearOne || value.fill == Fill::kSmall);
+  }
+  // The last arguments, as many as the constructor says, that are no sizes.
+  bool has_default(const std::string& name) const {
+    for (std::size_t k = 0; k < init_.size() && static_cast<int>(k) < graph_.constructor.defaults; ++k) {
+      const std::string& last = init_[init_.size() - 1 - k];
+      const auto type = types_.find(last);
+      if (type == types_.end() || (type->second == "tuple" && last.ends_with("_shape"))) return false;
+      if (last == name) return true;
+    }
+    return false;
+  }
+  bool in_place(const std::string& name) const { return style_.init_literals && types_.count(name) != 0 && !name.ends_with("_shape"); }
+  std::string arguments_text() const {
+    std::string text;
+    for (const std::string& name : init_) {
+      const auto type = types_.find(name);
+      text += ", " + name;
+      if (graph_.constructor.annotated) text += ": " + (type == types_.end() ? "int" : type->second);
+      if (has_default(name)) text += (graph_.constructor.annotated ? " = " : "=") + values_.at(name);
+    }
+    return text;
   }
 
   // The constructor's arguments: by position, then by keyword, in the order of the table and then of the alphabet.
@@ -122,6 +159,11 @@ class Printer {
       const Attr& attr = module.args.at(name);
       std::string value = attr.constant.empty() ? python_value(attr.value) : attr.constant;
       if (std::string_view(name) == "dtype") value = "torch." + std::get<std::string>(attr.value);
+      if (std::string_view(name) == "kernel_size" && graph_.constructor.spread_kernel && !attr.constant.empty() && std::holds_alternative<std::int64_t>(attr.value)) {
+        if (module.kind.find("2d") != std::string::npos) value = fmt::format("({0}, {0})", value);
+        if (module.kind.find("3d") != std::string::npos) value = fmt::format("({0}, {0}, {0})", value);
+      }
+      if (static_cast<int>(place) >= graph_.constructor.keywords_from) keyword = true;
       if (info == nullptr || place >= info->positional.size() || std::string_view(info->positional[place]) != name) keyword = true;
       ++place;
       args += (args.empty() ? "" : ", ") + (keyword ? fmt::format("{}={}", name, value) : value);
@@ -132,6 +174,7 @@ class Printer {
   std::string tensor_text(const Value& value) const {
     const TensorType& type = value.type;
     std::vector<Dim> dims = type.dims;
+    if (value.source == Source::kParameter && has_shape_argument(value)) dims = {{1, value.name + "_shape"}};
     if (value.layout == Layout::kTransposed) std::swap(dims[dims.size() - 1], dims[dims.size() - 2]);
     if (value.layout == Layout::kExpanded && !dims.empty()) dims[0] = literal(1);
     std::string shape = dims_text(dims);
@@ -174,6 +217,7 @@ class Printer {
   std::string constants_text() const {
     std::string text;
     for (const std::string& name : order_) {
+      if (has_default(name) || in_place(name)) continue;
       const auto size = graph_.constants.find(name);
       const auto other = values_.find(name);
       text += fmt::format("{} = {}\n", name, size != graph_.constants.end() ? std::to_string(size->second)
@@ -197,7 +241,8 @@ class Printer {
 
   std::string init_inputs_text() const {
     std::string names;
-    for (const std::string& name : init_) names += (names.empty() ? "" : ", ") + name;
+    for (const std::string& name : init_)
+      if (!has_default(name)) names += (names.empty() ? "" : ", ") + (in_place(name) ? values_.at(name) : name);
     return "def get_init_inputs():\n    return [" + names + "]\n";
   }
 
@@ -220,10 +265,8 @@ class Printer {
     for (const auto& [member, text] : stateless_) setup += fmt::format("        self.{} = {}\n", member, text);
     std::string text = "class Model(nn.Module):\n";
     if (style_.docstring_in_class) text += fmt::format("    \"\"\"\n    {}\n    \"\"\"\n\n", summary);
-    std::string arguments;
-    for (const std::string& name : init_) arguments += ", " + name;
     if (!setup.empty() || style_.old_super) {
-      text += fmt::format("    def __init__(self{}):\n        {}\n{}\n", arguments,
+      text += fmt::format("    def __init__(self{}):\n        {}\n{}\n", arguments_text(),
                           style_.old_super ? "super(Model, self).__init__()" : "super().__init__()", setup);
     }
     return text + forward;
@@ -393,7 +436,7 @@ class Printer {
   const PrintStyle& style_;
   Seeded draw_;
   std::vector<std::string> order_, init_, members_;
-  std::map<std::string, std::string> values_;
+  std::map<std::string, std::string> values_, types_;  // of constants that are no sizes
   std::vector<std::pair<std::string, std::string>> stateless_;
   std::map<int, std::string> text_;
   std::set<int> locals_;
@@ -416,6 +459,7 @@ PrintStyle style_of(std::uint64_t seed) {
   style.nested = draw.chance(0.25);
   style.rebind = !style.nested && draw.chance(0.7);
   style.old_super = draw.chance(0.5);
+  style.init_literals = draw.chance(0.2);
   style.seed = draw.next();
   return style;
 }

@@ -4,7 +4,8 @@
 //   const std::string file = print_task(graph, style_of(seed), "Softmax over rows, then a scale");
 //
 // One graph has many files: operators as torch functions, F functions, methods, symbols or nn members; the constants before or after the
-// class; names of locals; type hints or none; one statement a line or nested calls.
+// class; names of locals; type hints or none; one statement a line or nested calls. What its constructor takes is the graph's matter
+// (Constructor, and the attributes that are constants), for the answer's constructor must be the same.
 #pragma once
 
 #include <cstdint>
@@ -25,6 +26,7 @@ struct PrintStyle {
   bool rebind = true;             // x = relu(x) instead of a new local for each
   bool nested = false;            // calls inside calls where a value is used once
   bool old_super = false;         // super(Model, self).__init__()
+  bool init_literals = false;     // get_init_inputs returns numbers where it would name constants that are no sizes
   std::uint64_t seed = 0;         // names of locals
 };
 // Every choice drawn from the seed; the same on every machine.
@@ -34,7 +36,7 @@ std::string print_task(const Graph& graph, const PrintStyle& style, std::string_
 
 // The same module's constructor for another class, such as ModelNew: what holds state and constants, without members that only compute.
 struct InitText {
-  std::string arguments;  // ", in_features, out_features"
+  std::string arguments;  // ", in_features, out_features", or ", in_features: int, bias: bool = True"
   std::string body;       // lines "self.linear = nn.Linear(in_features, out_features)\n", not indented; "" where there is no state
 };
 InitText init_text(const Graph& graph);

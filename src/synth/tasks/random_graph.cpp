@@ -5,6 +5,7 @@
 #include "synth/graph/ops.h"
 #include "synth/graph/print.h"
 #include "synth/tasks/tasks.h"
+#include "synth/tasks/variants.h"
 
 namespace musacoder::synth {
 namespace {
@@ -151,6 +152,8 @@ Result<DrawnTask> random_task(std::uint64_t seed, const RandomKnobs& knobs) {
   MC_ASSIGN_OR_RETURN(const Graph all, builder.build());
   MC_ASSIGN_OR_RETURN(task.graph, used_part(all));
   if (task.graph.nodes.empty()) return fail(Code::kInvalidArgument, "the graph computes nothing");
+  Seeded vary(mix(seed, "variants"));
+  name_arguments(task.graph, vary);
   task.file = print_task(task.graph, style_of(mix(seed, "print")), task.summary);
   task.domain = "random";
   task.family = "random_graph";

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "synth/graph/print.h"
+#include "synth/tasks/variants.h"
 
 namespace musacoder::synth {
 
@@ -30,6 +31,10 @@ Result<DrawnTask> make_task(const Archetype& archetype, std::uint64_t seed) {
   DrawnTask task;
   archetype.make(builder, draw, task.summary);
   MC_ASSIGN_OR_RETURN(task.graph, builder.build());
+  Seeded vary(mix(seed, "variants"));
+  // One operator alone is what benchmarks hold and guards drop; what is near it stays.
+  if (task.graph.nodes.size() <= 2 && vary.chance(0.4)) surround(task.graph, vary, task.summary);
+  name_arguments(task.graph, vary);
   task.file = print_task(task.graph, style_of(mix(seed, "print")), task.summary);
   task.domain = archetype.domain;
   task.family = archetype.family;
@@ -40,7 +45,7 @@ Result<DrawnTask> make_task(const Archetype& archetype, std::uint64_t seed) {
 }
 
 Result<std::vector<DrawnTask>> draw_tasks(const DrawConfig& config) {
-  static const std::set<std::string> kOften = {"conv", "reduction", "norm", "softmax", "broadcast", "indexing"};
+  static const std::set<std::string> kOften = {"conv", "conv_transpose", "fused_conv", "pool", "reduction", "norm", "softmax", "matmul", "scan", "broadcast", "indexing"};
   std::vector<const Archetype*> round;
   std::set<std::string> known_families;
   for (const Archetype& archetype : archetypes()) {

@@ -115,7 +115,7 @@ Result<Unit> direct(AnchorUnit& unit) {
   PerAxis window, stride, padding, dilation;
   for (std::size_t a = 0; a < p.axes; ++a) {
     window.names.push_back(alike ? unit.word("ksize", "K", "kernel_size") : unit.word("k_", "K_", "kernel_") + letters[a]);
-    if (a == 0 || !alike) unit.number(window.names[a], std::to_string(sizes[a]), sizes[a]);
+    if (a == 0 || !alike) unit.number(window.names[a], argument_text(node, "kernel_size", a, sizes[a]), sizes[a]);
   }
   if (node.has("stride")) {
     stride = per_axis(unit, "stride", "stride", p.axes, 1, 1);
@@ -186,7 +186,7 @@ Result<Unit> adaptive(AnchorUnit& unit) {
   const Pool& p = s.p;
   const std::vector<std::string> letters = axis_letters(p.axes);
   const std::vector<std::int64_t> sizes = spread(unit.node(), "output_size", p.axes, 1);
-  for (std::size_t a = 0; a < p.axes; ++a) unit.number(s.out[a], std::to_string(sizes[a]), sizes[a]);
+  for (std::size_t a = 0; a < p.axes; ++a) unit.number(s.out[a], argument_text(unit.node(), "output_size", a, sizes[a]), sizes[a]);
   shape(unit, s, "idx");
   const std::string total = unit.word("total", "n_out", "num_outputs");
   unit.size(total, product_text(joined(s.outer_sizes, s.out)), p.planes * p.places);

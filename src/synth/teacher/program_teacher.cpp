@@ -20,8 +20,8 @@ std::vector<const Schedule*> takers(const Graph& graph, const Region& region) {
 }
 
 Result<Answer> write(const Graph& graph, const Graph& task, const std::vector<Step>& plan, const std::vector<const Schedule*>& chosen, std::uint64_t seed,
-                     bool derive) {
-  Writer writer(code_style_of(seed), seed);
+                     const CodeStyle& style, bool derive) {
+  Writer writer(style, seed);
   Answer answer;
   std::vector<Part> parts;
   std::size_t next = 0;
@@ -93,7 +93,9 @@ Result<std::vector<Answer>> ProgramTeacher::answer(const TaskItem& task, const A
     }
     if (chosen.empty()) return fail(Code::kUnsupported, "only views: there is nothing to compute in a kernel");
     if (!known.insert(key).second && attempt < 8 * request.most) continue;
-    MC_ASSIGN_OR_RETURN(Answer answer, write(graph, *task.graph, plan, chosen, draw.next(), request.derive));
+    const std::uint64_t seed = draw.next();
+    const CodeStyle style = styles_ == Styles::kAll ? code_style_of(seed) : one_code_style();
+    MC_ASSIGN_OR_RETURN(Answer answer, write(graph, *task.graph, plan, chosen, seed, style, request.derive));
     answers.push_back(std::move(answer));
   }
   return answers;

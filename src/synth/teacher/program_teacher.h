@@ -12,8 +12,15 @@ namespace musacoder::synth {
 
 class ProgramTeacher final : public Teacher {
  public:
-  std::string name() const override { return "program"; }
+  // kOne writes all answers in one style (names, indices, the file around the kernels): a small model that learned from several changes names
+  // in the middle of an answer.
+  enum class Styles { kAll, kOne };
+  explicit ProgramTeacher(Styles styles = Styles::kAll) : styles_(styles) {}
+  std::string name() const override { return styles_ == Styles::kAll ? "program" : "program-one-style"; }
   Result<std::vector<Answer>> answer(const TaskItem& task, const AnswerRequest& request) override;
+
+ private:
+  Styles styles_;
 };
 
 // How many schedules could be combined for a graph; 0 where the teacher cannot answer it.

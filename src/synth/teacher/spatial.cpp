@@ -10,6 +10,13 @@ std::vector<std::int64_t> spread(const Node& node, const char* attribute, std::s
   return all;
 }
 
+std::string argument_text(const Node& node, const char* attribute, std::size_t k, std::int64_t value) {
+  const auto it = node.attrs.find(attribute);
+  if (it == node.attrs.end() || it->second.constant.empty()) return std::to_string(value);
+  const bool list = std::holds_alternative<std::vector<std::int64_t>>(it->second.value);
+  return list ? fmt::format("self.{}[{}]", it->second.constant, k) : "self." + it->second.constant;
+}
+
 PerAxis per_axis(AnchorUnit& unit, const char* attribute, const std::string& wanted, std::size_t axes, std::int64_t otherwise, std::int64_t neutral) {
   const Node& node = unit.node();
   PerAxis result;
@@ -20,7 +27,7 @@ PerAxis per_axis(AnchorUnit& unit, const char* attribute, const std::string& wan
   const bool alike = std::all_of(result.values.begin(), result.values.end(), [&](std::int64_t v) { return v == result.values[0]; });
   const std::vector<std::string> letters = axis_letters(axes);
   const auto python = [&](std::size_t k) {
-    if (node.module < 0) return std::to_string(result.values[k]);
+    if (node.module < 0) return argument_text(node, attribute, k, result.values[k]);
     return fmt::format("self.{}.{}[{}]", unit.graph().modules[static_cast<std::size_t>(node.module)].name, attribute, k);
   };
   for (std::size_t k = 0; k < axes; ++k) {

@@ -21,6 +21,9 @@ struct PerAxis {
 // Numbers of an attribute for each of `axes`.
 std::vector<std::int64_t> spread(const Node& node, const char* attribute, std::size_t axes, std::int64_t otherwise);
 
+// What Python passes for an operator's attribute: the member that holds its constant, else the number.
+std::string argument_text(const Node& node, const char* attribute, std::size_t k, std::int64_t value);
+
 // Arguments for an attribute; those equal to `neutral` on all axes get no argument and no name. Of members the module's own attribute is
 // passed ("self.conv.stride[0]"), else the number.
 PerAxis per_axis(AnchorUnit& unit, const char* attribute, const std::string& wanted, std::size_t axes, std::int64_t otherwise, std::int64_t neutral);

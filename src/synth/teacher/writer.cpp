@@ -23,6 +23,13 @@ CodeStyle code_style_of(std::uint64_t seed) {
   return style;
 }
 
+CodeStyle one_code_style() {
+  CodeStyle style;
+  style.comments = false;
+  style.names = 2;
+  return style;
+}
+
 std::string Writer::unique(const std::string& base) {
   if (used_.insert(base).second) return base;
   for (int k = 2;; ++k)

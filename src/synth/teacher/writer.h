@@ -36,6 +36,7 @@ struct CodeStyle {
   bool one_source = true;          // kernels in one string; else a string a unit, joined
 };
 CodeStyle code_style_of(std::uint64_t seed);
+CodeStyle one_code_style();  // the same for every answer: long names, no comments, early returns
 
 class Writer {
  public:
