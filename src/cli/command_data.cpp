@@ -66,6 +66,7 @@ void print_report(const synth::DataReport& report, const std::string& out) {
   for (const auto& [why, count] : report.rollouts) fmt::print("  rollouts {:5}  {}\n", count, why);
   for (const auto& [pattern, counts] : report.rewrites)
     for (const auto& [what, count] : counts) fmt::print("  rewrites {:5}  {}: {}\n", count, pattern, what);
+  if (report.styled > 0) fmt::print("  rows in other styles {:5}\n", report.styled);
   if (report.not_judged > 0) fmt::print("  answers not judged {:5}\n", report.not_judged);
   for (const auto& [why, count] : report.unanswered) fmt::print("  unanswered {:5}  {}\n", count, why);
   for (const auto& [why, count] : report.refused_rows) fmt::print("  rows refused {:5}  {}\n", count, why);
@@ -106,8 +107,14 @@ int run_data_make(const DataMakeOptions& options) {
   if (options.generate > 0) {
     auto drawn = synth::draw_tasks({.count = static_cast<std::size_t>(options.generate), .seed = options.seed, .families = options.families, .random_share = options.random_share});
     if (!drawn) return failed(drawn.error());
-    for (synth::DrawnTask& task : *drawn)
-      config.generated.push_back({.id = fmt::format("{}/{}", task.archetype.empty() ? "random" : task.archetype, task.seed), .code = std::move(task.file), .graph = std::move(task.graph)});
+    for (synth::DrawnTask& task : *drawn) {
+      synth::GeneratedTask& made = config.generated.emplace_back();
+      made.id = fmt::format("{}/{}", task.archetype.empty() ? "random" : task.archetype, task.seed);
+      for (int other = 1; other < options.styles; ++other)
+        if (std::string file = synth::in_style(task, static_cast<std::uint64_t>(other)); file != task.file) made.styles.push_back(std::move(file));
+      made.code = std::move(task.file);
+      made.graph = std::move(task.graph);
+    }
     teachers.push_back(&program);
   }
   for (const auto& teacher : owned) teachers.push_back(teacher.get());

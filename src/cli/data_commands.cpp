@@ -59,6 +59,7 @@ void add_data_commands(CLI::App& app, int& code) {
   m->add_flag("--judged-only", make->judged_only, "judge nothing: rows from the verdicts that an earlier run of this command left before it was stopped");
   m->add_option("--data-seed", make->seed, "of everything that is drawn")->capture_default_str()->check(CLI::Range(std::uint64_t{1}, std::uint64_t{1} << 62));
   m->add_option("--answers", make->answers, "of each teacher, a task")->capture_default_str()->check(CLI::Range(1, 64));
+  m->add_option("--styles", make->styles, "ways of writing a drawn task that its rows show; an epoch takes one of them")->capture_default_str()->check(CLI::Range(1, 16));
   m->add_flag("--one-style", make->one_style, "the programmatic teacher writes all its answers in one style, for small models");
   m->add_option("--mutants", make->mutants, "faults put into a task's first verified answer")->capture_default_str()->check(CLI::Range(0, 1000));
   m->add_option("--rollouts", make->rollouts, "multi-turn conversations a task")->capture_default_str()->check(CLI::Range(0, 100));

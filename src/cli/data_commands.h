@@ -19,6 +19,7 @@ struct DataMakeOptions {
   std::vector<std::string> families;
   double random_share = 0.15;
   bool judged_only = false, one_style = false;
+  int styles = 1;
   int generate = 0, answers = 2, mutants = 8, rollouts = 1, lanes = 0;
   double general_share = 0.3, shard_mb = 64;
   std::size_t limit = 0;

@@ -12,6 +12,7 @@
 #include "synth/graph/print.h"
 #include "synth/graph/python_text.h"
 #include "synth/tasks/tasks.h"
+#include "synth/tasks/variants.h"
 
 namespace musacoder::synth {
 namespace {
@@ -99,6 +100,65 @@ TEST(PrintTask, IsTheSameForTheSameSeed) {
   EXPECT_GT(different.size(), 5u);
 }
 
+// nn.Conv2d(in_channels, out_channels, kernel_size) with all of it, and a parameter, as arguments.
+TEST(PrintTask, WritesTheConstructorThatTheGraphAsksFor) {
+  GraphBuilder b;
+  const Dim in = b.dim("in_channels", 3), out = b.dim("out_channels", 8), n = b.dim("batch_size", 2), side = b.dim("height", 16);
+  Attrs args{{"in_channels", Attr::of(in)}, {"out_channels", Attr::of(out)}, {"kernel_size", Attr::named("kernel_size", std::int64_t{3})}};
+  args["stride"] = Attr::named("stride", std::int64_t{2});
+  args["bias"] = Attr::named("bias", false);
+  const int x = b.module("conv", "Conv2d", "conv2d", {b.input("x", DType::kF32, {n, in, side, side})}, args);
+  const int scale = b.parameter("scale", DType::kF32, {out, literal(1), literal(1)});
+  b.output(b.op("sum", {b.op("mul", {x, scale})}, {{"dim", Attr::named("dim", std::int64_t{1})}}));
+  Graph graph = *b.build();
+  graph.constructor = {.annotated = true, .defaults = 0, .keywords_from = 3, .spread_kernel = true, .shape_arguments = true};
+  PrintStyle style;
+  style.init_literals = true;
+  const std::string file = print_task(graph, style, "A test.");
+  for (const char* line : {"    def __init__(self, in_channels: int, out_channels: int, kernel_size: int, stride: int, bias: bool, scale_shape: tuple, dim: int):\n",
+                           "        self.conv = nn.Conv2d(in_channels, out_channels, (kernel_size, kernel_size), stride=stride, bias=bias)\n",
+                           "        self.scale = nn.Parameter(0.1 * torch.randn(scale_shape))\n", "        self.dim = dim\n", "\nscale_shape = (out_channels, 1, 1)\n",
+                           "    return [in_channels, out_channels, 3, 2, False, scale_shape, 1]\n"})
+    EXPECT_NE(file.find(line), std::string::npos) << line << file;
+  EXPECT_EQ(init_text(graph).arguments, ", in_channels: int, out_channels: int, kernel_size: int, stride: int, bias: bool, scale_shape: tuple, dim: int");
+  // Only what ends the list and is no size can have a default.
+  graph.constructor = {.annotated = false, .defaults = 9, .keywords_from = 99, .spread_kernel = false, .shape_arguments = false};
+  EXPECT_EQ(init_text(graph).arguments, ", in_channels, out_channels, kernel_size=3, stride=2, bias=False, dim=1");
+  EXPECT_NE(print_task(graph, {}, "").find("    return [in_channels, out_channels]\n"), std::string::npos);
+  graph.constructor.defaults = 1;
+  EXPECT_EQ(init_text(graph).arguments, ", in_channels, out_channels, kernel_size, stride, bias, dim=1");
+}
+
+TEST(Variants, SurroundKeepsWhatStoodThere) {
+  int changed = 0;
+  for (std::uint64_t seed = 0; seed < 40; ++seed) {
+    GraphBuilder b;
+    b.output(b.op("softmax", {b.input("x", DType::kF32, {b.dim("rows", 8), b.dim("cols", 32)})}, {{"dim", -1}}));
+    Graph graph = *b.build();
+    const std::string before = canonical_hash(graph);
+    std::string summary = "Softmax.";
+    Seeded draw(seed);
+    surround(graph, draw, summary);
+    EXPECT_EQ(std::count_if(graph.nodes.begin(), graph.nodes.end(), [](const Node& node) { return node.op == "softmax"; }), 1);
+    EXPECT_LE(graph.nodes.size(), 3u);
+    EXPECT_EQ(graph.outputs.size(), 1u);
+    EXPECT_EQ(canonical_hash(graph) == before, summary == "Softmax.");
+    changed += summary != "Softmax.";
+  }
+  EXPECT_EQ(changed, 40);
+}
+
+TEST(DrawTasks, OtherStylesAreOtherFiles) {
+  const auto tasks = draw_tasks({.count = 30, .seed = 4});
+  ASSERT_TRUE(tasks);
+  int others = 0;
+  for (const DrawnTask& task : *tasks) {
+    EXPECT_EQ(in_style(task, 0), task.file);
+    others += in_style(task, 1) != task.file;
+  }
+  EXPECT_GT(others, 20);
+}
+
 TEST(DrawTasks, IsDistinctBalancedAndTheSameForTheSameSeed) {
   const auto tasks = draw_tasks({.count = 150, .seed = 9});
   ASSERT_TRUE(tasks.has_value());
@@ -132,7 +192,8 @@ TEST(PrintTask, AgreesWithPyTorch) {
     if (elements > 2000000) return;
     nlohmann::json shapes = nlohmann::json::array();
     for (int v : task.graph.outputs) shapes.push_back({task.graph.type(v).sizes(), std::string("torch.") + dtype_name(task.graph.type(v).dtype)});
-    tasks.push_back({{"name", task.archetype + "/" + std::to_string(task.seed)}, {"file", task.file}, {"outputs", shapes}});
+    for (std::uint64_t style : {0, 1})
+      tasks.push_back({{"name", fmt::format("{}/{}, style {}", task.archetype, task.seed, style)}, {"file", in_style(task, style)}, {"outputs", shapes}});
     ++seen[task.archetype];
   };
   for (const Archetype& archetype : archetypes())

@@ -169,6 +169,36 @@ TEST_F(Factory, HeldOutTasksAreNoData) {
   EXPECT_EQ(report->contaminated["held out: rows/sums"], (std::vector<std::string>{"reduction/1_sum"}));
 }
 
+// Rows in other styles belong to one group, and one that computes something else is refused.
+TEST_F(Factory, ShowsATaskInItsStyles) {
+  config_.tasks.clear();
+  config_.corpus.clear();
+  config_.stages = {1};
+  config_.generated = {{.id = "sum", .code = task_file("x.sum(1)"), .graph = {}, .styles = {task_file("torch.sum(x, dim=1)"), task_file("torch.sum(x, dim=0)")}}};
+  class Sum : public Teacher {
+   public:
+    explicit Sum(std::string answer) : answer_(std::move(answer)) {}
+    std::string name() const override { return "sum"; }
+    Result<std::vector<Answer>> answer(const TaskItem&, const AnswerRequest&) override { return std::vector<Answer>{{.file = answer_, .schedule = "s", .kernels = {}, .derivation = {}}}; }
+
+   private:
+    std::string answer_;
+  };
+  Sum teacher(twin_.right);
+  teachers_ = {&teacher};
+  auto report = make();
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_EQ(report->styled, 1u);
+  EXPECT_EQ(report->refused_rows["a style that is not the same task"], 1u);
+  const std::vector<Row> made = rows();
+  ASSERT_EQ(made.size(), 2u);
+  EXPECT_NE(made[0].group, "");
+  EXPECT_EQ(made[0].group, made[1].group);
+  EXPECT_EQ(made[0].task, made[1].task);
+  EXPECT_NE(made[0].messages[0].content, made[1].messages[0].content);
+  EXPECT_EQ(made[0].messages[1].content, made[1].messages[1].content);
+}
+
 TEST_F(Factory, AnswersThatNobodyJudgedAreCountedApart) {
   twin_.judges = false;
   auto report = make();

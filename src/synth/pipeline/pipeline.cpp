@@ -28,6 +28,7 @@ struct Entry {
   TaskEntry task;
   std::string source_id;
   std::optional<Graph> graph;
+  std::vector<std::string> styles;
   std::vector<std::string> corpus_answers, corpus_names;
   std::vector<Judged> verified;
 };
@@ -78,7 +79,7 @@ class Maker {
 
   Status load_tasks() {
     std::set<std::string> seen;
-    const auto take = [&](const std::string& id, const std::string& code, const std::optional<Graph>& graph) {
+    const auto take = [&](const std::string& id, const std::string& code, const std::optional<Graph>& graph, const std::vector<std::string>& styles) {
       if (config_.limit && entries_.size() >= config_.limit) return;
       ++report_.tasks;
       const std::string hash = base::sha256_hex(code);
@@ -91,11 +92,12 @@ class Maker {
       entry.task.code = code;
       entry.task.hash = hash;
       entry.graph = graph;
+      entry.styles = styles;
     };
-    for (const GeneratedTask& task : config_.generated) take(task.id, task.code, task.graph);
+    for (const GeneratedTask& task : config_.generated) take(task.id, task.code, task.graph, task.styles);
     for (const std::string& path : config_.tasks) {
       MC_ASSIGN_OR_RETURN(task::TaskSet set, task::TaskSet::load(path));
-      for (const task::Task& task : set.tasks()) take(task.id, task.code, std::nullopt);
+      for (const task::Task& task : set.tasks()) take(task.id, task.code, std::nullopt, {});
     }
     if (entries_.empty()) return fail(Code::kInvalidArgument, "there is no task in what was given");
     return load_corpus();
@@ -321,11 +323,46 @@ class Maker {
   }
 
   Status first_stages() {
-    for (const Entry& entry : entries_)
+    std::size_t done = 0;
+    for (const Entry& entry : entries_) {
+      if (!entry.styles.empty()) say(fmt::format("styles of tasks {}/{}", done, entries_.size()));
+      ++done;
       for (const Judged& answer : entry.verified) {
-        if (wants(1)) add(writer_.generate(entry.task, answer));
+        if (wants(1)) MC_RETURN_IF_ERROR(generate_rows(entry, answer));
         if (wants(2)) add(writer_.derive(entry.task, answer));
       }
+    }
+    return ok();
+  }
+
+  // The task as it was judged, and in its other styles; an epoch takes one of them. Executing a style must give the graph of the task that was
+  // judged. Their `task` is that one.
+  Status generate_rows(const Entry& entry, const Judged& answer) {
+    std::vector<Row> rows;
+    Result<Row> first = writer_.generate(entry.task, answer);
+    if (!first) {
+      add(std::move(first));
+      return ok();
+    }
+    rows.push_back(std::move(*first));
+    for (const std::string& code : entry.styles) {
+      std::string why;
+      MC_ASSIGN_OR_RETURN(const auto graph, graph_of(code, why));
+      if (!graph || graph->hash != entry.task.graph.hash) {
+        ++report_.refused_rows["a style that is not the same task"];
+        continue;
+      }
+      TaskEntry shown = entry.task;
+      shown.code = code;
+      shown.graph = *graph;
+      Result<Row> row = writer_.generate(shown, answer);
+      if (row) rows.push_back(std::move(*row));
+    }
+    report_.styled += rows.size() - 1;
+    for (Row& row : rows) {
+      if (rows.size() > 1) row.group = fmt::format("{}/{}", entry.task.hash.substr(0, 16), row.verdict.candidate.substr(0, 16));
+      add(std::move(row));
+    }
     return ok();
   }
 
@@ -554,7 +591,7 @@ class Maker {
     json answers = json::object(), guard = {{"benchmark", guarded_}, {"equal", report_.contaminated}};
     for (const auto& [teacher, by_family] : report_.answers)
       for (const auto& [family, share] : by_family) answers[teacher][family] = {{"tried", share.tried}, {"verified", share.verified}};
-    json settings = {{"stages", config_.stages}, {"answers", config_.answers}, {"mutants", config_.mutants}, {"rollouts", config_.rollouts},
+    json settings = {{"stages", config_.stages}, {"answers", config_.answers}, {"styles", config_.generated.empty() ? 1 : 1 + config_.generated[0].styles.size()}, {"mutants", config_.mutants}, {"rollouts", config_.rollouts},
                      {"turns", config_.rollout.turns}, {"extra_turns", config_.rollout.extra}, {"rollout_gain", config_.rollout.gain}, {"rewrite_gain", config_.rewrite_gain},
                      {"cases", config_.cases}, {"general_share", slot ? config_.general_share : 0}, {"graphs", kGraphVersion}};
     return {{"settings", text(settings)},
@@ -563,6 +600,7 @@ class Maker {
             {"answers", text(answers)},
             {"unanswered", text(report_.unanswered)},
             {"not_judged", text(report_.not_judged)},
+            {"styled", text(report_.styled)},
             {"mutations", text(report_.mutations)},
             {"rollouts", text(report_.rollouts)},
             {"rewrites", text(report_.rewrites)},

@@ -25,6 +25,7 @@ namespace musacoder::synth {
 struct GeneratedTask {
   std::string id, code;
   std::optional<Graph> graph;
+  std::vector<std::string> styles = {};   // the same task's file, written otherwise: what answers it answers these
 };
 
 struct DataConfig {
@@ -62,6 +63,7 @@ struct DataReport {
   std::map<std::string, std::size_t> dropped;                       // reason → tasks
   std::map<std::string, std::vector<std::string>> contaminated;     // "level 1: 19_ReLU" → ids of our tasks that equal it
   std::map<std::string, std::map<std::string, Share>> answers;      // teacher → family
+  std::size_t styled = 0;                                           // rows whose prompt shows the task in another style
   std::size_t not_judged = 0;                                       // answers without a verdict, where none was to be made
   std::map<std::string, std::size_t> unanswered;                    // "program: why not" → tasks
   std::map<std::string, std::map<std::string, std::size_t>> mutations;  // kind → status class ("ok": it changed nothing that shows)

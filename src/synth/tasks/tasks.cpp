@@ -44,6 +44,11 @@ Result<DrawnTask> make_task(const Archetype& archetype, std::uint64_t seed) {
   return task;
 }
 
+std::string in_style(const DrawnTask& task, std::uint64_t other) {
+  const std::uint64_t seed = mix(task.seed, "print");
+  return print_task(task.graph, style_of(other == 0 ? seed : mix(seed, fmt::format("style {}", other))), task.summary);
+}
+
 Result<std::vector<DrawnTask>> draw_tasks(const DrawConfig& config) {
   static const std::set<std::string> kOften = {"conv", "conv_transpose", "fused_conv", "pool", "reduction", "norm", "softmax", "matmul", "scan", "broadcast", "indexing"};
   std::vector<const Archetype*> round;

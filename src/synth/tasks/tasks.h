@@ -54,6 +54,10 @@ struct DrawnTask {
 // kInvalidArgument where the seed's draw does not fit together (the next seed may).
 Result<DrawnTask> make_task(const Archetype& archetype, std::uint64_t seed);
 
+// The same task's file in another of its styles (print.h); `other` 0 is task.file. Its constructor and its forward take the same, so that an answer
+// to one answers all.
+std::string in_style(const DrawnTask& task, std::uint64_t other);
+
 // Knobs of random graphs.
 struct RandomKnobs {
   int least_nodes = 3, most_nodes = 9;
