@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <filesystem>
+#include <map>
 
 #include "base/files.h"
 #include "base/paths.h"
@@ -89,17 +90,20 @@ int run_factory(const FactoryOptions& options) {
   base::ProgressLine line(stderr);
   const base::Terminal terminal(stderr);
   const base::Stopwatch watch;
+  std::map<std::size_t, std::string> running;
   auto end = factory::run_plan(
-      chain->name, *plan, {.seconds = options.seconds, .only = options.only},
+      chain->name, *plan, {.seconds = options.seconds, .only = options.only, .parallel = options.parallel},
       {.progress =
            [&](std::size_t i, double seconds, const std::string& last) {
-             if (!options.quiet)
-               line.update(fmt::format("[{}/{}] {} {} ({} in all): {}", i + 1, plan->stages.size(),
-                                       plan->stages[i].stage->name, base::human_seconds(seconds),
-                                       base::human_seconds(watch.seconds()), last));
+             if (options.quiet) return;
+             running[i] = fmt::format("{} {}: {}", plan->stages[i].stage->name, base::human_seconds(seconds), last);
+             std::string all;
+             for (const auto& [index, text] : running) all += (all.empty() ? "" : " | ") + text;
+             line.update(fmt::format("[{}/{}] {} in all; {}", i + 1, plan->stages.size(), base::human_seconds(watch.seconds()), all));
            },
        .ended =
            [&](const StageReport& report) {
+             std::erase_if(running, [&](const auto& one) { return plan->stages[one.first].stage->name == report.name; });
              if (options.quiet) return;
              const bool good = report.state == StageState::kDone || report.state == StageState::kSkipped;
              std::string shown;
@@ -154,6 +158,11 @@ void add_factory_commands(CLI::App& app, int& code) {
       ->add_option("--time", run.seconds,
                    "seconds after which the running stage is told to stop; the same command goes on")
       ->check(CLI::Range(0.0, 1e8));
+  run_app
+      ->add_option("--parallel", run.parallel,
+                   "stages at the same time: those that need nothing of each other and hold nothing in common")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 64));
   run_app->add_flag("--dry-run", run.dry_run, "print the commands and run the stages' checks");
   run_app->add_flag("--json", run.json, "print the summary as JSON");
   run_app->add_flag("--quiet", run.quiet, "no progress");

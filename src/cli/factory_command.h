@@ -16,6 +16,7 @@ struct FactoryOptions {
   std::vector<std::string> set;  // "key=value"
   std::string only;
   double seconds = 0;
+  int parallel = 1;
   bool dry_run = false, json = false, quiet = false;
 };
 // 0 done, 1 a stage failed (its log is named), 2 wrong usage, 3 the machine, 4 stopped before the end.

@@ -68,7 +68,7 @@ Result<Stage> read_stage(const toml::table& table, std::size_t number) {
   const std::string where =
       stage.name.empty() ? fmt::format("stage {}", number) : fmt::format("stage {}", stage.name);
   MC_RETURN_IF_ERROR(check_keys(
-      table, {"name", "kind", "command", "check", "inputs", "after", "env", "goes_on", "summary", "optional"},
+      table, {"name", "kind", "command", "check", "inputs", "after", "env", "goes_on", "summary", "optional", "holds"},
       where));
   if (!is_name(stage.name))
     return fail(Code::kInvalidArgument, "{}: a `name` is letters, digits, - and _, and begins with a letter",
@@ -80,6 +80,7 @@ Result<Stage> read_stage(const toml::table& table, std::size_t number) {
   MC_ASSIGN_OR_RETURN(stage.check, words_of(table, "check", where));
   MC_ASSIGN_OR_RETURN(stage.inputs, words_of(table, "inputs", where));
   MC_ASSIGN_OR_RETURN(stage.after, words_of(table, "after", where));
+  MC_ASSIGN_OR_RETURN(stage.holds, words_of(table, "holds", where));
   MC_ASSIGN_OR_RETURN(stage.env, table_of(table, "env", where + "."));
   if (const toml::array* codes = table["goes_on"].as_array()) {
     stage.goes_on.clear();

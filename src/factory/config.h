@@ -29,6 +29,7 @@ struct Stage {
   std::map<std::string, std::string> env;
   std::vector<int> goes_on = {4};        // exit codes of a command that stopped and is to be run again
   std::string summary = "summary.json";  // in its folder: the object `shown` stands in the table
+  std::vector<std::string> holds;        // words, such as "gpu": of the stages that hold the same one, one runs at a time
   bool optional = false;                 // its failure does not end the chain
 };
 

@@ -6,8 +6,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <filesystem>
+#include <future>
+#include <list>
+#include <mutex>
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
@@ -223,29 +227,98 @@ std::vector<StageReport> look_at(const Plan& plan) {
   return reports;
 }
 
-Result<RunEnd> run_plan(const std::string& name, const Plan& plan, const RunOptions& options,
-                        const RunHooks& hooks) {
-  MC_RETURN_IF_ERROR(base::make_dirs(plan.folder));
-  base::Fd lock(::open((plan.folder + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
-  if (!lock || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
-    return fail(Code::kUnavailable, "{} is run by another process", plan.folder);
-  const base::Stopwatch watch;
-  const auto deadline = options.seconds > 0 ? base::Deadline::in(options.seconds) : base::Deadline::never();
-  RunEnd end{.state = RunState::kDone, .stages = look_at(plan)};
-  for (std::size_t i = 0; i < plan.stages.size() && end.state == RunState::kDone; ++i) {
-    const PlannedStage& stage = plan.stages[i];
-    StageReport& report = end.stages[i];
-    if (!options.only.empty() && options.only != stage.stage->name) continue;
-    Record record = read_record(stage.folder);
-    if (record.digest == stage.digest && record.state == "done") {
-      report.state = StageState::kSkipped;
-      if (hooks.ended) hooks.ended(report);
-      continue;
+namespace {
+
+// Runs what can run. A stage begins when those that it needs have ended, and none that holds what it holds runs; of several that could,
+// those that stand first in the file.
+class Runner {
+ public:
+  Runner(const std::string& name, const Plan& plan, const RunOptions& options, const RunHooks& hooks)
+      : name_(name), plan_(plan), options_(options), hooks_(hooks), seen_(plan.stages.size()) {
+    end_.stages = look_at(plan);
+    if (options.seconds > 0) deadline_ = base::Deadline::in(options.seconds);
+  }
+  ~Runner() { stop_ = true; }  // what still runs after an error of this process's own
+
+  Result<RunEnd> run() {
+    for (;;) {
+      MC_RETURN_IF_ERROR(begin_what_can());
+      if (running_.empty()) break;
+      base::real_clock().sleep(0.1);
+      show();
+      for (auto it = running_.begin(); it != running_.end();) {
+        if (it->result.wait_for(std::chrono::seconds(0)) != std::future_status::ready) {
+          ++it;
+          continue;
+        }
+        MC_RETURN_IF_ERROR(ended(*it));
+        it = running_.erase(it);
+      }
     }
-    if (deadline.expired() || (hooks.stop && hooks.stop())) {
-      end.state = RunState::kStopped;
-      break;
+    end_.seconds = watch_.seconds();
+    MC_RETURN_IF_ERROR(write_summaries(name_, plan_, end_.stages));
+    return end_;
+  }
+
+ private:
+  struct Seen {  // of a stage: written by its thread, read by this one
+    std::mutex mutex;
+    double seconds = 0;
+    std::string line;
+    bool over = false;  // ended in one way or another, in this call
+  };
+  struct Running {
+    std::size_t index;
+    Record record;
+    base::Stopwatch watch;
+    std::future<Result<Ran>> result;
+  };
+
+  bool stopping() const { return deadline_.expired() || (hooks_.stop && hooks_.stop()); }
+  bool may_begin(std::size_t index) const {
+    const PlannedStage& stage = plan_.stages[index];
+    for (std::size_t i = 0; i < index; ++i) {
+      const Seen& other = seen_[i];
+      const bool needed = std::count(stage.needs.begin(), stage.needs.end(), plan_.stages[i].stage->name) > 0;
+      // One at a time keeps the file's order, whatever is needed.
+      if (!other.over && options_.only.empty() && (needed || options_.parallel < 2)) return false;
     }
+    return std::none_of(running_.begin(), running_.end(), [&](const Running& other) {
+      const auto& held = plan_.stages[other.index].stage->holds;
+      return std::any_of(held.begin(), held.end(), [&](const std::string& word) {
+        return std::count(stage.stage->holds.begin(), stage.stage->holds.end(), word) > 0;
+      });
+    });
+  }
+
+  Status begin_what_can() {
+    for (std::size_t i = 0; i < plan_.stages.size(); ++i) {
+      const PlannedStage& stage = plan_.stages[i];
+      if (end_.state != RunState::kDone) return ok();
+      if (seen_[i].over || running(i) || !may_begin(i)) continue;
+      if (!options_.only.empty() && options_.only != stage.stage->name) {
+        seen_[i].over = true;
+        continue;
+      }
+      Record record = read_record(stage.folder);
+      if (record.digest == stage.digest && record.state == "done") {
+        end_.stages[i].state = StageState::kSkipped;
+        seen_[i].over = true;
+        if (hooks_.ended) hooks_.ended(end_.stages[i]);
+        continue;
+      }
+      if (stopping()) {
+        end_.state = RunState::kStopped;
+        return ok();
+      }
+      if (static_cast<int>(running_.size()) >= std::max(1, options_.parallel)) return ok();
+      MC_RETURN_IF_ERROR(begin(i, std::move(record)));
+    }
+    return ok();
+  }
+
+  Status begin(std::size_t index, Record record) {
+    const PlannedStage& stage = plan_.stages[index];
     if (record.digest != stage.digest) {
       if (base::exists(stage.folder)) MC_RETURN_IF_ERROR(put_aside(stage, record.digest));
       record = {.digest = stage.digest};
@@ -253,9 +326,41 @@ Result<RunEnd> run_plan(const std::string& name, const Plan& plan, const RunOpti
     MC_RETURN_IF_ERROR(base::make_dirs(stage.folder));
     record.state = "running";
     MC_RETURN_IF_ERROR(write_record(stage, record));
-    const base::Stopwatch stage_watch;
-    auto ran = run_stage(stage, deadline, options, hooks, i);
-    record.seconds += stage_watch.seconds();
+    Seen& seen = seen_[index];
+    RunHooks hooks{.progress =
+                       [&seen](std::size_t, double seconds, const std::string& line) {
+                         std::lock_guard lock(seen.mutex);
+                         seen.seconds = seconds;
+                         seen.line = line;
+                       },
+                   .stop = [this] { return stop_.load(); }};
+    running_.push_back({index, std::move(record), base::Stopwatch(), std::async(std::launch::async, [this, &stage, hooks, index] {
+                          return run_stage(stage, base::Deadline::never(), options_, hooks, index);
+                        })});
+    return ok();
+  }
+
+  bool running(std::size_t index) const {
+    return std::any_of(running_.begin(), running_.end(), [&](const Running& one) { return one.index == index; });
+  }
+
+  // Stages ask a flag of this thread's: the hook is the caller's and may not be called from theirs.
+  void show() {
+    if (stopping()) stop_ = true;
+    if (!hooks_.progress) return;
+    for (const Running& one : running_) {
+      Seen& seen = seen_[one.index];
+      std::lock_guard lock(seen.mutex);
+      hooks_.progress(one.index, seen.seconds, seen.line);
+    }
+  }
+
+  Status ended(Running& one) {
+    const PlannedStage& stage = plan_.stages[one.index];
+    StageReport& report = end_.stages[one.index];
+    Record& record = one.record;
+    auto ran = one.result.get();
+    record.seconds += one.watch.seconds();
     if (!ran) {
       report.last_line = ran.error().message;
       record.state = "failed";
@@ -267,19 +372,39 @@ Result<RunEnd> run_plan(const std::string& name, const Plan& plan, const RunOpti
       record.state = ran->exit.ok() ? "done" : ran->stopped || again ? "stopped" : "failed";
       report.last_line = ran->last_line;
     }
+    seen_[one.index].over = true;
     MC_RETURN_IF_ERROR(write_record(stage, record));
     const std::string last_line = report.last_line;
     report = report_of(stage);
     report.last_line = last_line;
-    if (hooks.ended) hooks.ended(report);
-    if (record.state == "stopped") end.state = RunState::kStopped;
-    if (record.state == "failed" && !stage.stage->optional) end.state = RunState::kFailed;
-    end.seconds = watch.seconds();
-    MC_RETURN_IF_ERROR(write_summaries(name, plan, end.stages));
+    if (hooks_.ended) hooks_.ended(report);
+    if (record.state == "stopped" && end_.state == RunState::kDone) end_.state = RunState::kStopped;
+    if (record.state == "failed" && !stage.stage->optional) end_.state = RunState::kFailed;
+    end_.seconds = watch_.seconds();
+    return write_summaries(name_, plan_, end_.stages);
   }
-  end.seconds = watch.seconds();
-  MC_RETURN_IF_ERROR(write_summaries(name, plan, end.stages));
-  return end;
+
+  const std::string& name_;
+  const Plan& plan_;
+  const RunOptions& options_;
+  const RunHooks& hooks_;
+  const base::Stopwatch watch_;
+  base::Deadline deadline_ = base::Deadline::never();
+  std::atomic<bool> stop_{false};
+  std::vector<Seen> seen_;
+  std::list<Running> running_;  // behind what its threads use
+  RunEnd end_;
+};
+
+}  // namespace
+
+Result<RunEnd> run_plan(const std::string& name, const Plan& plan, const RunOptions& options,
+                        const RunHooks& hooks) {
+  MC_RETURN_IF_ERROR(base::make_dirs(plan.folder));
+  base::Fd lock(::open((plan.folder + "/lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (!lock || ::flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
+    return fail(Code::kUnavailable, "{} is run by another process", plan.folder);
+  return Runner(name, plan, options, hooks).run();
 }
 
 namespace {

@@ -1,4 +1,4 @@
-// Runs a chain: stage after stage, each a child process in a folder of its own.
+// Runs a chain: stage after stage, or several at a time, each a child process in a folder of its own.
 //
 //   RunEnd end = run_plan(plan, {.seconds = 540}, hooks);
 //   if (end.state == RunState::kStopped) the same call goes on later;
@@ -36,10 +36,11 @@ struct RunOptions {
   double seconds = 0;  // 0: no limit
   double grace_s = 60;
   std::string only;  // one stage's name; "": all
+  int parallel = 1;  // stages at the same time, where they need nothing of each other and hold nothing in common
 };
 
 struct RunHooks {
-  // Ten times a second while a stage runs: which, how long, and the last line that it said.
+  // Ten times a second for each stage that runs: which, how long, and the last line that it said.
   std::function<void(std::size_t stage, double seconds, const std::string& line)> progress{};
   std::function<void(const StageReport&)> ended{};
   std::function<bool()> stop{};

@@ -142,6 +142,65 @@ command = ["/bin/sh", "-c", "echo run >> {out}/runs; if [ $(wc -l < {out}/runs) 
   EXPECT_GT(end.stages[0].seconds, first);
 }
 
+// a and b meet: each waits for the other's file. c holds what a holds, d needs b; both see that what they wait for is over.
+TEST_F(FactoryTest, RunsStagesBesideEachOther) {
+  write(R"(
+[[stage]]
+name = "a"
+holds = ["card"]
+command = ["/bin/sh", "-c", "touch {root}/a; for i in $(seq 200); do [ -e {root}/b ] && sleep 0.3 && touch {root}/a.over && exit 0; sleep 0.05; done; exit 1"]
+[[stage]]
+name = "b"
+command = ["/bin/sh", "-c", "touch {root}/b; for i in $(seq 200); do [ -e {root}/a ] && sleep 0.2 && touch {root}/b.over && exit 0; sleep 0.05; done; exit 1"]
+[[stage]]
+name = "c"
+holds = ["card", "disk"]
+command = ["/bin/sh", "-c", "test -e {root}/a.over"]
+[[stage]]
+name = "d"
+after = ["b"]
+command = ["/bin/sh", "-c", "test -e {root}/b.over"]
+)");
+  auto end = run({}, {.parallel = 4});
+  EXPECT_EQ(end.state, RunState::kDone);
+  EXPECT_THAT(states(end), ElementsAre("done", "done", "done", "done"));
+}
+
+TEST_F(FactoryTest, AFailureLetsWhatRunsBesideItEnd) {
+  write(R"(
+[[stage]]
+name = "a"
+command = ["/bin/sh", "-c", "sleep 0.6; touch {out}/over"]
+[[stage]]
+name = "b"
+command = ["/bin/false"]
+[[stage]]
+name = "c"
+after = ["a"]
+command = ["/bin/true"]
+)");
+  auto end = run({}, {.parallel = 2});
+  EXPECT_EQ(end.state, RunState::kFailed);
+  EXPECT_THAT(states(end), ElementsAre("done", "failed", "waiting"));
+}
+
+TEST_F(FactoryTest, TheTimeEndsAllThatRun) {
+  write("[[stage]]\nname = \"a\"\ncommand = [\"/bin/sleep\", \"30\"]\n[[stage]]\nname = \"b\"\ncommand = [\"/bin/sleep\", \"30\"]\n[[stage]]\nname = \"c\"\nafter = [\"a\"]\ncommand = [\"/bin/true\"]\n");
+  auto end = run({}, {.seconds = 0.5, .parallel = 2});
+  EXPECT_EQ(end.state, RunState::kStopped);
+  EXPECT_THAT(states(end), ElementsAre("stopped", "stopped", "waiting"));
+}
+
+TEST_F(FactoryTest, OneStageAlone) {
+  write(kTwo);
+  run();
+  ASSERT_TRUE(base::remove_tree(file("run/02-second")));
+  const auto end = run({}, {.only = "second"});
+  EXPECT_EQ(end.state, RunState::kDone);
+  EXPECT_EQ(read("run/first.log"), "ran\n");
+  EXPECT_EQ(read("run/02-second/copy"), "a\n");
+}
+
 TEST_F(FactoryTest, OnlyOneProcessRunsAFolder) {
   write("[[stage]]\nname = \"a\"\ncommand = [\"/bin/sleep\", \"0.3\"]\n");
   auto read = chain();
