@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
@@ -242,6 +244,62 @@ TEST_F(Factory, TeachersThatFail) {
   report = make();
   ASSERT_FALSE(report);
   EXPECT_EQ(report.error().code, Code::kUnavailable);
+}
+
+// A model that errs, mends, is slow and then fast: the conversation is kept whole. One that never mends is counted; a reply without a file ends it.
+TEST_F(Factory, ConversationsWithATeacher) {
+  config_.corpus.clear();
+  config_.rollouts = 1;
+  const std::string slow = twin_.right + "\n# cudaDeviceSynchronize\n";
+  class Talker : public Teacher {
+   public:
+    std::vector<std::string> files;
+    std::atomic<int> asked{0};
+    std::vector<Said> heard;
+    std::string name() const override { return "talker"; }
+    bool converses() const override { return true; }
+    Result<std::vector<Answer>> answer(const TaskItem&, const AnswerRequest&) override { return fail(Code::kUnsupported, "talks only"); }
+    Result<std::string> next(const TaskItem&, const std::vector<Said>& so_far, std::uint64_t) override {
+      ++asked;
+      if (so_far.size() > heard.size()) heard = so_far;
+      return so_far.size() < files.size() ? files[so_far.size()] : std::string();
+    }
+  };
+  Talker talker;
+  teachers_ = {&talker};
+  talker.files = {"nothing that compiles", slow, twin_.right};
+  auto report = make();
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_EQ(report->rollouts, (std::map<std::string, std::size_t>{{"kept", 1}}));
+  std::vector<Row> talks;
+  for (Row& row : rows())
+    if (row.kind == "multi_turn") talks.push_back(std::move(row));
+  ASSERT_EQ(talks.size(), 1u);
+  ASSERT_EQ(talks[0].messages.size(), 6u);
+  EXPECT_EQ(talks[0].source.schedule, "talker");
+  EXPECT_NE(talks[0].messages[2].content.find("Round 1"), std::string::npos);
+  EXPECT_NE(talks[0].messages[5].content.find(twin_.right), std::string::npos);
+  ASSERT_EQ(talker.heard.size(), 3u);
+  EXPECT_NE(talker.heard[1].feedback.find("Round 2"), std::string::npos);
+  // The same run again asks nothing but what had no file.
+  const int before = talker.asked;
+  ASSERT_TRUE(make());
+  EXPECT_EQ(talker.asked - before, 0);
+
+  // Only the beginning ends well: it is kept without the rest.
+  config_.out = dir_.file("begins_well");
+  talker.files = {"nothing that compiles", twin_.right, "nothing", "nothing more", "and nothing", "no", "no more", "still no"};
+  report = make();
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_EQ(report->rollouts, (std::map<std::string, std::size_t>{{"kept", 1}}));
+  for (const Row& row : rows()) EXPECT_EQ(row.messages.size(), row.kind == "multi_turn" ? 4u : 2u);
+  EXPECT_EQ(talker.heard.size(), 7u);  // five and three
+
+  config_.out = dir_.file("never");
+  talker.files.assign(9, "nothing that compiles");
+  report = make();
+  ASSERT_TRUE(report) << report.error().message;
+  EXPECT_EQ(report->rollouts, (std::map<std::string, std::size_t>{{"last_wrong", 1}}));
 }
 
 TEST_F(Factory, TheSameAgain) {

@@ -14,8 +14,24 @@ Reply split_reply(const std::string& reply) {
   return {.text = first == std::string::npos ? "" : before.substr(first, last - first + 1), .file = text.substr(begin + 1, end - begin)};
 }
 
+Result<std::string> EndpointTeacher::prompt(const TaskItem& task) const {
+  return prompts_.fill(table_, {.backend = "cuda", .reference = task.file, .exemplar = options_.exemplar, .form = options_.form});
+}
+
+Result<std::string> EndpointTeacher::next(const TaskItem& task, const std::vector<Said>& so_far, std::uint64_t seed) {
+  MC_ASSIGN_OR_RETURN(std::string ask, prompt(task));
+  chat::Request asked{.messages = {{"user", std::move(ask)}}};
+  for (const Said& said : so_far) {
+    asked.messages.push_back({"assistant", "```python\n" + said.file + "\n```"});
+    asked.messages.push_back({"user", said.feedback});
+  }
+  asked.sampling = {.n = 1, .temperature = options_.temperature, .top_p = options_.top_p, .max_tokens = options_.max_tokens, .seed = seed};
+  MC_ASSIGN_OR_RETURN(const chat::Reply reply, model_.ask(asked));
+  return reply.answers.empty() ? std::string() : split_reply(reply.answers[0].text).file;
+}
+
 Result<std::vector<Answer>> EndpointTeacher::answer(const TaskItem& task, const AnswerRequest& request) {
-  MC_ASSIGN_OR_RETURN(std::string ask, prompts_.fill(table_, {.backend = "cuda", .reference = task.file, .exemplar = options_.exemplar, .form = options_.form}));
+  MC_ASSIGN_OR_RETURN(std::string ask, prompt(task));
   if (request.derive) {
     MC_ASSIGN_OR_RETURN(std::string steps, task::fill_template("derive", {}));
     ask += "\n" + steps;

@@ -27,8 +27,11 @@ class EndpointTeacher : public Teacher {
   std::string name() const override { return model_.describe(); }
   // Errors: those of ChatModel::ask(); kUnsupported where no answer holds a Python block.
   Result<std::vector<Answer>> answer(const TaskItem& task, const AnswerRequest& request) override;
+  bool converses() const override { return true; }
+  Result<std::string> next(const TaskItem& task, const std::vector<Said>& so_far, std::uint64_t seed) override;
 
  private:
+  Result<std::string> prompt(const TaskItem& task) const;
   chat::ChatModel& model_;
   const task::Prompts& prompts_;
   const port::RenameTable& table_;

@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
+#include <future>
+#include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 #include <toml++/toml.h>
 
@@ -57,6 +60,7 @@ class Maker {
     if (wants(3)) {
       MC_RETURN_IF_ERROR(faults());
       MC_RETURN_IF_ERROR(rollouts());
+      MC_RETURN_IF_ERROR(conversations());
       MC_RETURN_IF_ERROR(rewrites());
     }
     MC_RETURN_IF_ERROR(documents());
@@ -453,6 +457,106 @@ class Maker {
     return ok();
   }
 
+  struct Talk {
+    const Entry* entry;
+    Teacher* teacher;
+    std::uint64_t seed;
+    std::vector<Turn> turns;
+    bool over = false;
+  };
+
+  // The teacher's next file, from the journal or from it; "" ends the conversation.
+  Result<std::string> next_file(const Talk& talk) {
+    std::vector<Teacher::Said> so_far;
+    base::Sha256 hash;
+    hash.field("next");
+    hash.field(talk.teacher->name());
+    hash.field(std::to_string(talk.seed));
+    hash.field(talk.entry->task.hash);
+    for (const Turn& turn : talk.turns) {
+      so_far.push_back({turn.file, feedback_for(turn.verdict, static_cast<int>(so_far.size()) + 1)});
+      hash.field(so_far.back().file);
+      hash.field(so_far.back().feedback);
+    }
+    const std::string key = hash.hex();
+    if (const std::string* text = answers_->find(key)) return json::parse(*text).at("file").get<std::string>();
+    MC_RETURN_IF_ERROR(go_on());
+    auto file = talk.teacher->next({.file = talk.entry->task.code, .graph = talk.entry->graph}, so_far, mix(talk.seed, fmt::format("turn {}", so_far.size())));
+    if (!file) {
+      if (file.error().code == Code::kUnavailable) return file;
+      // Counted, and asked again by the next run.
+      const std::lock_guard lock(mutex_);
+      ++report_.unanswered[fmt::format("{}: {}", talk.teacher->name(), file.error().message.substr(0, 120))];
+      return std::string();
+    }
+    MC_RETURN_IF_ERROR(answers_->put(key, json({{"file", *file}}).dump(-1, ' ', false, json::error_handler_t::replace)));
+    return file;
+  }
+
+  // Conversations with teachers that hold them: five turns, which after a verified file are for a faster one, and three more to repair.
+  Status conversations() {
+    std::vector<Talk> talks;
+    for (const Entry& entry : entries_)
+      for (Teacher* teacher : teachers_)
+        for (int n = 0; teacher->converses() && n < config_.rollouts; ++n)
+          talks.push_back({.entry = &entry, .teacher = teacher, .seed = mix(config_.seed, fmt::format("talk {} {} {}", n, teacher->name(), entry.task.hash)), .turns = {}});
+    for (int turn = 0; turn < config_.rollout.turns + config_.rollout.extra; ++turn) {
+      std::vector<Talk*> open;
+      for (Talk& talk : talks) {
+        if (turn >= config_.rollout.turns && talk.turns.back().verdict.ok()) talk.over = true;
+        if (!talk.over) open.push_back(&talk);
+      }
+      if (open.empty()) break;
+      MC_ASSIGN_OR_RETURN(const auto files, next_files(open, turn));
+      std::vector<Candidate> candidates;
+      std::vector<Talk*> asked;
+      for (std::size_t k = 0; k < open.size(); ++k) {
+        open[k]->over = files[k].empty();
+        if (files[k].empty()) continue;
+        candidates.push_back({.task_id = open[k]->entry->task.id, .task_code = open[k]->entry->task.code, .answer = files[k]});
+        asked.push_back(open[k]);
+      }
+      MC_ASSIGN_OR_RETURN(auto verdicts, examiner_.examine(candidates, counted(fmt::format("verdicts of turn {}", turn + 1))));
+      for (std::size_t k = 0; k < asked.size(); ++k) {
+        asked[k]->over = verdicts[k].infra();  // nothing to answer to
+        asked[k]->turns.push_back({std::move(candidates[k].answer), std::move(verdicts[k])});
+      }
+    }
+    for (Talk& talk : talks) {
+      // The longest beginning that ends well.
+      std::string why = "no file", first;
+      for (std::size_t length = talk.turns.size(); length > 0; --length) {
+        auto turns = keep_rollout({talk.turns.begin(), talk.turns.begin() + static_cast<std::ptrdiff_t>(length)}, config_.rollout, why);
+        if (first.empty()) first = why.empty() ? "kept" : why;
+        if (!why.empty()) continue;
+        add(writer_.multi_turn(talk.entry->task, turns, talk.teacher->name(), talk.seed));
+        break;
+      }
+      ++report_.rollouts[why.empty() ? "kept" : first.empty() ? why : first];
+    }
+    return ok();
+  }
+
+  // Several requests under way at a time: what a model needs to be busy.
+  Result<std::vector<std::string>> next_files(const std::vector<Talk*>& talks, int turn) {
+    constexpr std::size_t kAsking = 16;
+    std::vector<std::string> files;
+    for (std::size_t begin = 0; begin < talks.size(); begin += kAsking) {
+      say(fmt::format("turn {} of conversations {}/{}", turn + 1, begin, talks.size()));
+      std::vector<std::future<Result<std::string>>> asked;
+      for (std::size_t k = begin; k < std::min(begin + kAsking, talks.size()); ++k)
+        asked.push_back(std::async(std::launch::async, [this, talk = talks[k]] { return next_file(*talk); }));
+      std::optional<Error> error;
+      for (auto& one : asked) {
+        auto file = one.get();
+        if (file) files.push_back(std::move(*file));
+        else error = file.error();
+      }
+      if (error) return tl::unexpected(*error);
+    }
+    return files;
+  }
+
   // Correct but slow ones and their better form: known patterns put into a verified answer, and pairs of a task's own answers.
   Status rewrites() {
     std::vector<Candidate> candidates;
@@ -619,6 +723,7 @@ class Maker {
   std::vector<Row> rows_;
   std::map<std::string, std::size_t> guarded_;
   std::size_t with_cases_ = 0;
+  std::mutex mutex_;  // of the report, where requests run beside each other
   DataReport report_;
 };
 

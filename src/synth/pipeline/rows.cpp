@@ -88,18 +88,18 @@ std::string repair_kind(const std::string& status) {
   return group == "compile_error" ? "repair_compile" : group == "runtime_error" ? "repair_runtime" : group == "correctness_error" ? "repair_values" : group == "cheating" ? "repair_legality" : "";
 }
 
-std::string with_blocks(const std::string& prompt, const std::string& reference, const TaskGraph& graph) {
+std::string with_blocks(const std::string& prompt, const TaskGraph& graph) {
   const std::string blocks = "\n\n[Tensor Shape Information]\n" + graph.shapes + "\n\n[Kernel Generation Hint]\n" + graph.hint;
-  const std::size_t at = prompt.rfind(reference);
-  const std::size_t fence = at == std::string::npos ? at : prompt.find("```", at + reference.size());
+  const std::size_t open = prompt.rfind("```python\n");
+  const std::size_t fence = open == std::string::npos ? open : prompt.find("\n```", open);
   if (fence == std::string::npos) return prompt + blocks;
   std::string out = prompt;
-  return out.insert(fence + 3, blocks);
+  return out.insert(fence + 4, blocks);
 }
 
 Result<std::string> RowWriter::prompt(const TaskEntry& task, bool blocks) const {
   MC_ASSIGN_OR_RETURN(std::string text, prompts_.fill(table_, {.backend = "cuda", .reference = lined(task.code), .exemplar = options_.exemplar, .form = options_.form}));
-  return blocks ? with_blocks(text, lined(task.code), task.graph) : text;
+  return blocks ? with_blocks(text, task.graph) : text;
 }
 
 Result<Row> RowWriter::generate(const TaskEntry& task, const Judged& answer) const {

@@ -78,8 +78,8 @@ class RowWriter {
 // Sections of a Markdown document as questions and answers; sections without enough text are left out.
 std::vector<Row> document_questions(const std::string& name, const std::string& markdown);
 
-// "[Tensor Shape Information]" and "[Kernel Generation Hint]" put behind the reference's code block in a prompt.
-std::string with_blocks(const std::string& prompt, const std::string& reference, const TaskGraph& graph);
+// "[Tensor Shape Information]" and "[Kernel Generation Hint]" put behind a prompt's last block of Python, which is the reference.
+std::string with_blocks(const std::string& prompt, const TaskGraph& graph);
 
 // What the counters of a call say, as lines of a table.
 std::string counters_text(const Examined& verdict);

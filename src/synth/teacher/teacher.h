@@ -71,6 +71,14 @@ class Teacher {
   virtual std::string name() const = 0;
   // At least one answer, or kUnsupported (names what it cannot do), or kUnavailable (ends a run; all others leave the task unanswered). Thread safe.
   virtual Result<std::vector<Answer>> answer(const TaskItem& task, const AnswerRequest& request) = 0;
+
+  // Conversations: a file, what a verifier said of it, the next file.
+  struct Said {
+    std::string file, feedback;
+  };
+  virtual bool converses() const { return false; }
+  // The file after those so far; "" where the reply holds none. Errors as answer(); kUnsupported of a teacher that does not converse. Thread safe.
+  virtual Result<std::string> next(const TaskItem&, const std::vector<Said>&, std::uint64_t) { return fail(Code::kUnsupported, "{} answers once", name()); }
 };
 
 }  // namespace musacoder::synth
