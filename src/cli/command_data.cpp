@@ -1,7 +1,9 @@
 // `musacoder data make`.
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <nlohmann/json.hpp>
+#include <thread>
 
 #include "base/paths.h"
 #include "base/terminal.h"
@@ -124,7 +126,8 @@ int run_data_make(const DataMakeOptions& options) {
   config.stop = [] { return g_stopped.load(); };
   auto examiner = synth::make_examiner(*judge, {.journal = options.out + "/work/verdicts.jsonl", .lanes = options.lanes, .stop = config.stop, .judged_only = options.judged_only});
   if (!examiner) return failed(examiner.error());
-  synth::GraphWorker worker({.runtime_dir = judge->runtime_dir, .python = judge->python});
+  const int lanes = options.lanes > 0 ? options.lanes : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  synth::GraphWorker worker({.runtime_dir = judge->runtime_dir, .python = judge->python, .processes = lanes});
   const synth::RowWriter writer(*prompts, *table, {.form = options.form, .exemplar = options.one_shot == "none" ? "" : options.one_shot});
   base::ProgressLine progress(stderr);
   auto report = synth::make_data(config, **examiner, worker, writer, teachers, [&](const std::string& text) {

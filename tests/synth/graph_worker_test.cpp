@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
+#include <vector>
+
 #include "base/files.h"
 #include "base/paths.h"
 
@@ -43,6 +46,23 @@ TEST(GraphWorker, TasksCannotReachOutAndFaultsAreTheirOwn) {
   }
   auto after = worker().graph(task("return x + 1"));
   EXPECT_TRUE(after) << after.error().message;
+}
+
+// Two threads, two processes: what one task waits for, another can do meanwhile. One process: the second call waits for the first.
+TEST(GraphWorker, SeveralAtATime) {
+  GraphWorker two({.runtime_dir = std::string(MC_BINARY_DIR) + "/runtime", .python = base::find_python(std::string(MC_BINARY_DIR) + "/runtime"), .timeout_s = 30, .processes = 2});
+  EXPECT_EQ(two.processes(), 2);
+  for (int warm = 0; warm < 2; ++warm) {  // both have been started after this
+    auto beside = std::async(std::launch::async, [&] { return two.graph(task("import time; time.sleep(0.5); return x")); });
+    EXPECT_TRUE(two.graph(task("import time; time.sleep(0.5); return x * 2")));
+    EXPECT_TRUE(beside.get());
+  }
+  std::vector<std::future<Result<TaskGraph>>> all;
+  for (const char* forward : {"return x + 1", "return x.no_such()", "return x * 2", "import os; os._exit(3)", "return x - 1", "return x.sum()"})
+    all.push_back(std::async(std::launch::async, [&two, forward] { return two.graph(task(forward)); }));
+  std::vector<bool> good;
+  for (auto& one : all) good.push_back(one.get().has_value());
+  EXPECT_EQ(good, (std::vector<bool>{true, false, true, false, true, true}));
 }
 
 }  // namespace

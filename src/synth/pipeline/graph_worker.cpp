@@ -1,6 +1,9 @@
 #include "synth/pipeline/graph_worker.h"
 
+#include <algorithm>
+#include <condition_variable>
 #include <filesystem>
+#include <list>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -41,9 +44,11 @@ std::vector<std::pair<std::string, std::string>> pairs_of(const json& list, cons
 
 }  // namespace
 
-struct GraphWorker::Impl {
-  GraphWorkerOptions options;
-  std::mutex mutex;
+namespace {
+
+// One process; calls come one at a time.
+struct Runner {
+  const GraphWorkerOptions& options;
   std::optional<base::Child> child;
   std::optional<base::JsonLines> lines;
   bool fresh = false;  // has answered nothing yet
@@ -70,7 +75,6 @@ struct GraphWorker::Impl {
   }
 
   Result<json> ask(json request) {
-    std::lock_guard lock(mutex);
     MC_RETURN_IF_ERROR(start());
     request["timeout_s"] = options.timeout_s;
     const auto deadline = base::Deadline::in(options.timeout_s + kGraceSeconds + (fresh ? kStartSeconds : 0));
@@ -108,8 +112,43 @@ struct GraphWorker::Impl {
   }
 };
 
-GraphWorker::GraphWorker(GraphWorkerOptions options) : impl_(std::make_unique<Impl>()) { impl_->options = std::move(options); }
-GraphWorker::~GraphWorker() { impl_->drop(); }
+}  // namespace
+
+struct GraphWorker::Impl {
+  explicit Impl(GraphWorkerOptions given) : options(std::move(given)) {
+    for (int i = 0; i < std::max(1, options.processes); ++i) {
+      runners.push_back(Runner{.options = options, .child = {}, .lines = {}});
+      free.push_back(&runners.back());
+    }
+  }
+  ~Impl() {
+    for (Runner& runner : runners) runner.drop();
+  }
+
+  // On a process that is free, or the next one that will be.
+  Result<json> ask(json request) {
+    std::unique_lock lock(mutex);
+    freed.wait(lock, [&] { return !free.empty(); });
+    Runner* runner = free.back();
+    free.pop_back();
+    lock.unlock();
+    Result<json> reply = runner->ask(std::move(request));
+    lock.lock();
+    free.push_back(runner);
+    freed.notify_one();
+    return reply;
+  }
+
+  const GraphWorkerOptions options;
+  std::list<Runner> runners;
+  std::mutex mutex;
+  std::condition_variable freed;
+  std::vector<Runner*> free;
+};
+
+GraphWorker::GraphWorker(GraphWorkerOptions options) : impl_(std::make_unique<Impl>(std::move(options))) {}
+GraphWorker::~GraphWorker() = default;
+int GraphWorker::processes() const { return static_cast<int>(impl_->runners.size()); }
 
 Result<TaskGraph> GraphWorker::graph(const std::string& task_code) {
   MC_ASSIGN_OR_RETURN(json reply, impl_->ask({{"op", "graph"}, {"code", task_code}}));

@@ -5,7 +5,7 @@
 //
 // Task files come from generators, models and users' folders: the process sees Python and its own scripts, writes nowhere but
 // into a private /tmp, and has no network. A task that ends it, or does not end, is an error about that task; the next one meets
-// a fresh process. Thread safe: calls queue up.
+// a fresh process. Thread safe: calls queue up where all processes are busy.
 #pragma once
 
 #include <memory>
@@ -19,6 +19,7 @@ namespace musacoder::synth {
 struct GraphWorkerOptions {
   std::string runtime_dir, python;
   double timeout_s = 60;      // one task
+  int processes = 1;          // tasks at the same time, of as many threads; each process is started when it is first needed
 };
 
 struct TaskGraph {
@@ -45,6 +46,7 @@ class GraphWorker {
  public:
   explicit GraphWorker(GraphWorkerOptions options);
   ~GraphWorker();
+  int processes() const;
   // Errors: kInvalidArgument (the task: it raises, has no Model, …), kDeadlineExceeded, kUnavailable (the process cannot be had).
   Result<TaskGraph> graph(const std::string& task_code);
   // Unit tests for a task: sizes and values that its reference runs on, twice the same.

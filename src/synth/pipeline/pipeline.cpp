@@ -1,6 +1,7 @@
 #include "synth/pipeline/pipeline.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <future>
@@ -166,10 +167,36 @@ class Maker {
     return std::optional<TaskGraph>(std::move(*graph));
   }
 
+  // Puts graphs into the journal, as many at a time as the worker has processes.
+  Status trace(const std::vector<const std::string*>& codes, const std::string& what) {
+    std::atomic<std::size_t> next{0};
+    std::atomic<bool> failed{false};
+    const auto run = [&]() -> Status {
+      for (std::size_t k; !failed && (k = next++) < codes.size();) {
+        std::string why;
+        if (auto graph = graph_of(*codes[k], why); !graph) {
+          failed = true;
+          return tl::unexpected(graph.error());
+        }
+      }
+      return ok();
+    };
+    std::vector<std::future<Status>> threads;
+    for (int i = 0; i < worker_.processes(); ++i) threads.push_back(std::async(std::launch::async, run));
+    Status all = ok();
+    for (auto& thread : threads) {
+      while (thread.wait_for(std::chrono::milliseconds(200)) != std::future_status::ready) say(fmt::format("{} {}/{}", what, std::min(next.load(), codes.size()), codes.size()));
+      if (Status one = thread.get(); !one && all) all = std::move(one);
+    }
+    return all;
+  }
+
   Status trace_tasks() {
+    std::vector<const std::string*> codes;
+    for (const Entry& entry : entries_) codes.push_back(&entry.task.code);
+    MC_RETURN_IF_ERROR(trace(codes, "graphs"));
     std::vector<Entry> kept;
     for (Entry& entry : entries_) {
-      say(fmt::format("graphs {}/{}", kept.size(), entries_.size()));
       std::string why;
       MC_ASSIGN_OR_RETURN(auto graph, graph_of(entry.task.code, why));
       if (!graph) {
@@ -212,10 +239,13 @@ class Maker {
   // Hashes of what a set's tasks of these levels (all where none is named) compute, and how many there were of each kind.
   template <class Kind, class Named>
   Status guard_of(const task::TaskSet& set, const std::vector<int>& levels, const Kind& kind, const Named& named, std::map<std::string, std::string>& hashes) {
-    std::size_t done = 0;
+    const auto looked_at = [&](const task::Task& task) { return levels.empty() || std::find(levels.begin(), levels.end(), task.level) != levels.end(); };
+    std::vector<const std::string*> codes;
+    for (const task::Task& task : set.tasks())
+      if (looked_at(task)) codes.push_back(&task.code);
+    MC_RETURN_IF_ERROR(trace(codes, "guard: graphs of the benchmark"));
     for (const task::Task& task : set.tasks()) {
-      say(fmt::format("guard: graphs of the benchmark {}/{}", ++done, set.tasks().size()));
-      if (!levels.empty() && std::find(levels.begin(), levels.end(), task.level) == levels.end()) continue;
+      if (!looked_at(task)) continue;
       std::string why;
       MC_ASSIGN_OR_RETURN(auto graph, graph_of(task.code, why));
       ++guarded_[graph ? kind(task) : kind(task) + ", not traceable"];
@@ -327,10 +357,12 @@ class Maker {
   }
 
   Status first_stages() {
-    std::size_t done = 0;
+    std::vector<const std::string*> styles;
+    for (const Entry& entry : entries_)
+      if (wants(1) && !entry.verified.empty())
+        for (const std::string& code : entry.styles) styles.push_back(&code);
+    MC_RETURN_IF_ERROR(trace(styles, "styles of tasks"));
     for (const Entry& entry : entries_) {
-      if (!entry.styles.empty()) say(fmt::format("styles of tasks {}/{}", done, entries_.size()));
-      ++done;
       for (const Judged& answer : entry.verified) {
         if (wants(1)) MC_RETURN_IF_ERROR(generate_rows(entry, answer));
         if (wants(2)) add(writer_.derive(entry.task, answer));
