@@ -318,6 +318,14 @@ TEST_F(Factory, TheSameAgain) {
   EXPECT_EQ(*base::read_file(config_.out + "/manifest.json"), manifest);
 }
 
+TEST(JudgingOrder, KeepsTasksTogetherAndInTheirOrder) {
+  const auto of = [](const char* task) { return Candidate{.task_id = "t", .task_code = task, .answer = "a"}; };
+  const std::vector<Candidate> all = {of("z"), of("a"), of("z"), of("m"), of("a"), of("z")};
+  EXPECT_EQ(judging_order(all, {0, 1, 2, 3, 4, 5}), (std::vector<std::size_t>{0, 2, 5, 1, 4, 3}));
+  EXPECT_EQ(judging_order(all, {1, 2, 3, 4}), (std::vector<std::size_t>{1, 4, 2, 3}));
+  EXPECT_EQ(judging_order(all, {}), (std::vector<std::size_t>{}));
+}
+
 TEST(Rollouts, FilterOfThePaper) {
   const auto turn = [](const char* status, double ms = 0) { return Turn{status, verdict(status, status, ms)}; };
   const Turn wrong = turn("correctness_error:values"), infra = turn("infra:device"), slow = turn("ok", 1.0), same = turn("ok", 0.9), fast = turn("ok", 0.8);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -150,8 +151,7 @@ class JudgeExaminer : public Examiner {
     }
     if (progress) progress(all.size() - open.size(), all.size());
     if (open.empty() || options_.judged_only) return ok();
-    // Candidates of one task beside each other, so that a lane's reference runner keeps what it knows.
-    std::stable_sort(open.begin(), open.end(), [&](std::size_t a, std::size_t b) { return all[a].task_code < all[b].task_code; });
+    open = judging_order(all, std::move(open));
     if (!shared_) {
       MC_ASSIGN_OR_RETURN(shared_, judge::Shared::create(config_));
     }
@@ -194,6 +194,13 @@ class JudgeExaminer : public Examiner {
 };
 
 }  // namespace
+
+std::vector<std::size_t> judging_order(const std::vector<Candidate>& all, std::vector<std::size_t> open) {
+  std::map<std::string_view, std::size_t> first;
+  for (const std::size_t i : open) first.try_emplace(all[i].task_code, i);
+  std::stable_sort(open.begin(), open.end(), [&](std::size_t a, std::size_t b) { return first.at(all[a].task_code) < first.at(all[b].task_code); });
+  return open;
+}
 
 std::string feedback_for(const Examined& examined, int round) {
   judge::Feedback feedback = examined.feedback;

@@ -54,6 +54,10 @@ struct AuditResult {
   std::string message;
 };
 
+// The order in which those of `all` that are open are judged: candidates of one task beside each other, so that a lane's reference runner keeps what
+// it knows; tasks in the order in which they were given, so that what a run that is stopped has judged is a fair sample.
+std::vector<std::size_t> judging_order(const std::vector<Candidate>& all, std::vector<std::size_t> open);
+
 class Examiner {
  public:
   virtual ~Examiner() = default;
