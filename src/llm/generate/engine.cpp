@@ -94,7 +94,7 @@ class CpuEngine : public Engine {
         sampler_(vocabulary()),
         cache_(weights.config(), decoder_.head().scalar_type() == at::kBFloat16 ? at::kBFloat16 : at::kFloat,
                options.cache_tokens, decoder_.head().device()),
-        states_(weights.config(), options.max_running + kept_states()),
+        states_(weights.config(), options.max_running + kept_states(), decoder_.head().device()),
         prefixes_(cache_, states_, has_states(), kept_states()),
         ends_(end_ids(model, weights.config(), this->tokenizer())) {}
 
@@ -425,7 +425,7 @@ Sampled CpuEngine::pick(const Running& running, const Sample& sample, const floa
 Result<std::unique_ptr<CudaStep>> CpuEngine::device_step(const Weights& weights) const {
   std::int64_t tokens = options_.cache_tokens;
   if (const std::int64_t limit = decoder_.config().max_positions; limit > 0) tokens = std::min(tokens, limit);
-  return CudaStep::open(weights, cache_,
+  return CudaStep::open(weights, cache_, states_,
                         {.rows = std::max(options_.step_tokens, options_.max_running),
                          .picks = options_.max_running,
                          .tokens = tokens});
@@ -441,7 +441,8 @@ std::vector<Sampled> CpuEngine::sampled_of(const std::vector<Row>& rows) {
   std::vector<CudaStep::Row> given;
   std::vector<CudaStep::Pick> picks;
   for (const Row& row : rows) {
-    given.push_back({row.sample ? &row.sample->table : &row.owner->prompt, row.position, row.token});
+    given.push_back({row.sample ? &row.sample->table : &row.owner->prompt, row.position, row.token,
+                     row.sample ? row.sample->state : row.owner->state});
     if (!row.wanted) continue;
     const int count = row.sample ? 1 : row.owner->request.samples;
     for (int i = 0; i < count; ++i) {
