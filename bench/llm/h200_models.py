@@ -96,6 +96,20 @@ SHAPES = {
         "num_key_value_heads": 2,
         "head_dim": 128,
     },
+    "tiny-qwen3.5": {
+        "family": "qwen3_5",
+        "vocab_size": 1000,
+        "hidden_size": 192,
+        "intermediate_size": 512,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "head_dim": 64,
+        "linear_num_value_heads": 4,
+        "linear_num_key_heads": 2,
+        "linear_key_head_dim": 64,
+        "linear_value_head_dim": 64,
+    },
 }
 
 

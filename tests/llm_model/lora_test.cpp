@@ -70,6 +70,71 @@ TEST_F(LoraTest, GoesToDiskAndBack) {
   EXPECT_TRUE(at::equal(hidden(&*back), hidden(&*lora)));
 }
 
+// Random halves, so that the update is as large as the weights.
+void fill(const Lora& lora, double scale) {
+  const at::NoGradGuard no_grad;
+  for (at::Tensor half : lora.parameters()) half.normal_(0, scale);
+}
+
+TEST_F(LoraTest, MergedIsTheWeightWithTheUpdateAndLeavesTheRestAlone) {
+  const auto lora = Lora::create(weights_, {.rank = 2, .alpha = 3, .targets = {"q_proj", "up_proj"}});
+  fill(*lora, 0.7);
+  const at::Tensor before = weights_.get("model.layers.1.self_attn.q_proj.weight").clone();
+  const auto whole = merged(weights_, *lora);
+  ASSERT_TRUE(whole) << whole.error().message;
+  EXPECT_EQ(whole->names(), weights_.names());
+  for (const std::string& name : weights_.names()) {
+    const Lora::Pair* pair = lora->find(name.substr(0, name.rfind('.')));
+    if (!pair) {
+      EXPECT_EQ(whole->get(name).data_ptr(), weights_.get(name).data_ptr()) << name;
+      continue;
+    }
+    const at::Tensor want =
+        weights_.get(name).to(at::kDouble) +
+        1.5 * at::matmul(pair->b.detach().to(at::kDouble), pair->a.detach().to(at::kDouble));
+    EXPECT_TRUE(at::allclose(whole->get(name).to(at::kDouble), want, 1e-6, 1e-6)) << name;
+  }
+  EXPECT_TRUE(at::equal(weights_.get("model.layers.1.self_attn.q_proj.weight"), before));
+}
+
+TEST_F(LoraTest, MergedComputesAsTheAdapterKeptApart) {
+  for (const WeightType type : {WeightType::kF32, WeightType::kBF16}) {
+    const auto weights = Weights::open(folder_ + "/model", {.type = type});
+    const auto lora =
+        Lora::create(*weights, {.rank = 2, .targets = {"q_proj", "v_proj", "o_proj", "down_proj"}});
+    fill(*lora, 0.5);
+    const auto whole = merged(*weights, *lora);
+    ASSERT_TRUE(whole) << whole.error().message;
+    EXPECT_EQ(whole->get("model.layers.0.self_attn.q_proj.weight").scalar_type(),
+              type == WeightType::kF32 ? at::kFloat : at::kBFloat16);
+    const Packed batch = pack({{1, 2, 3, 4, 5, 6, 7}, {8, 9, 10}});
+    const auto logits = [&](const Weights& of, const Lora* by) {
+      PackedAttention attention(batch);
+      const Decoder decoder(of, by);
+      const at::NoGradGuard no_grad;
+      return at::linear(decoder.hidden(batch, attention).to(at::kFloat), decoder.head().to(at::kFloat));
+    };
+    const at::Tensor apart = logits(*weights, &*lora), together = logits(*whole, nullptr);
+    const double error = ((apart - together).norm() / apart.norm()).item<double>();
+    EXPECT_LT(error, type == WeightType::kF32 ? 1e-5 : 0.03);
+    EXPECT_GT(((apart - logits(*weights, nullptr)).norm() / apart.norm()).item<double>(), 0.1);
+    // Where the first two logits are further apart than the types' difference the likeliest is the same.
+    const auto top = apart.topk(2, 1);
+    const at::Tensor sure =
+        std::get<0>(top).select(1, 0) - std::get<0>(top).select(1, 1) > 4 * (apart - together).abs().max();
+    EXPECT_GE(sure.sum().item<int>(), type == WeightType::kF32 ? 9 : 3);
+    EXPECT_TRUE(at::equal(apart.argmax(1).masked_select(sure), together.argmax(1).masked_select(sure)));
+  }
+}
+
+TEST_F(LoraTest, AnEmbeddingIsNoTarget) {
+  for (const char* name : {"embed_tokens", "lm_head"}) {
+    const auto lora = Lora::create(weights_, {.rank = 2, .targets = {"q_proj", name}});
+    ASSERT_FALSE(lora);
+    EXPECT_NE(lora.error().message.find(name), std::string::npos) << lora.error().message;
+  }
+}
+
 TEST_F(LoraTest, WeightsAreViewsOnTheFile) {
   const at::Tensor one = weights_.get("model.norm.weight"),
                    again = Weights::open(folder_ + "/model", {})->get("model.norm.weight");

@@ -25,14 +25,17 @@ class TinyModel : public testing::Test {
     const auto* test = testing::UnitTest::GetInstance()->current_test_info();
     std::string name = std::string(test->test_suite_name()) + "." + test->name();
     std::replace(name.begin(), name.end(), '/', '.');  // of parameters
-    folder_ = testing::TempDir() + name + "." + std::to_string(::getpid());  // other checkouts test at the same time
+    folder_ = testing::TempDir() + name + "." +
+              std::to_string(::getpid());  // other checkouts test at the same time
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
     values_ = write_model("model", 1);
   }
-  // Its tensors in the order of family_tensors(). `more`: other values of its config.json.
+  // Its tensors in the order of family_tensors(). `more`: other values of its config.json; `scale`:
+  // of the matrices' elements.
   std::vector<at::Tensor> write_model(const std::string& name, std::uint64_t seed, int layers = 2,
-                                      const nlohmann::json& more = nlohmann::json::object()) {
+                                      const nlohmann::json& more = nlohmann::json::object(),
+                                      double scale = 1) {
     nlohmann::json config = {{"model_type", "llama"},       {"hidden_size", 8},
                              {"num_hidden_layers", layers}, {"intermediate_size", 12},
                              {"num_attention_heads", 2},    {"vocab_size", 11},
@@ -44,7 +47,7 @@ class TinyModel : public testing::Test {
     EXPECT_TRUE(wanted);
     std::vector<at::Tensor> values;
     for (const FamilyTensor& one : *wanted) {
-      values.push_back(at::randn(one.shape));
+      values.push_back(at::randn(one.shape) * (one.shape.size() == 2 ? scale : 1));
       const at::Tensor value = values.back();
       model.tensors.push_back({one.name, DType::kF32, one.shape, [value] {
                                  return std::string_view(static_cast<const char*>(value.const_data_ptr()),

@@ -29,6 +29,8 @@ MODULES = (
     "adamw",
     "row_linear",
     "paged_attention",
+    "part_rotate",
+    "delta",
     "pick",
 )
 

@@ -104,6 +104,31 @@ extern "C" __global__ void softmax(const float* x, float* y, int n) {
   }
 }
 
+// A 32-bit shared address may lie below zero in its register and come back by the offset.
+TEST(Kernels, SharedAddressesWrapAtThirtyTwoBits) {
+  MC_NEED_NVCC();
+  Kernel k(compile(R"(
+extern "C" __global__ void turned(const float* x, float* y) {
+  __shared__ float mine[64];
+  mine[threadIdx.x] = x[threadIdx.x];
+  mine[threadIdx.x + 32] = x[threadIdx.x + 32];
+  __syncthreads();
+  float seen, old;
+  asm volatile(
+      "{\n.reg .u64 wide;\n.reg .u32 below;\ncvta.to.shared.u64 wide, %2;\ncvt.u32.u64 below, wide;\n"
+      "sub.u32 below, below, 256;\nadd.u32 below, below, %3;\nld.shared.f32 %0, [below+384];\n"
+      "atom.shared.add.f32 %1, [below+256], 0f3F800000;\n}\n"
+      : "=f"(seen), "=f"(old) : "l"(mine), "r"(threadIdx.x * 4));
+  y[threadIdx.x] = seen;
+  y[threadIdx.x + 32] = old;
+})"));
+  auto x = ramp(64);
+  DevicePtr a = k.put(x), b = k.make<float>(64);
+  EXPECT_RUNS(k.run("turned", {1}, {32}, a, b));
+  auto y = k.get<float>(b, 64);
+  for (std::size_t i = 0; i < 64; ++i) ASSERT_EQ(y[i], x[(i + 32) % 64]) << i;
+}
+
 TEST(Kernels, DivergenceLoopsBreakContinueRecursion) {
   MC_NEED_NVCC();
   Kernel k(compile(R"(

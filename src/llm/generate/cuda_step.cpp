@@ -5,24 +5,11 @@
 #include <cstring>
 #include <map>
 
-#include "llm/kernels/cuda/fused.h"
+#include "llm/generate/cuda_layers.h"
 #include "llm/kernels/cuda/load.h"
 
 namespace musacoder::llm {
 namespace {
-
-struct Layer {
-  at::Tensor input_norm, qkv, qkv_bias, q_norm, k_norm, o, o_bias, post_norm, gate_up, down;
-};
-
-// Matrices one behind the other, as they lie already or by a copy; undefined ones: undefined.
-at::Tensor together(const std::vector<at::Tensor>& parts) {
-  if (!parts[0].defined()) return {};
-  if (!joinable(parts)) return at::cat(parts).contiguous();
-  std::int64_t rows = 0;
-  for (const at::Tensor& one : parts) rows += one.size(0);
-  return parts[0].as_strided({rows, parts[0].size(1)}, {parts[0].size(1), 1}, parts[0].storage_offset());
-}
 
 const void* data(const at::Tensor& x) { return x.defined() ? x.const_data_ptr() : nullptr; }
 
@@ -49,7 +36,7 @@ class Pinned {
 
 class CudaStepImpl : public CudaStep {
  public:
-  CudaStepImpl(const Weights& weights, const KvCache& cache, const Sizes& sizes);
+  CudaStepImpl(const Weights& weights, const KvCache& cache, const DeltaStates& states, const Sizes& sizes);
   ~CudaStepImpl() override {
     for (const auto& [bucket, graph] : graphs_) cuda_kernels().mc_graph_free(graph);
   }
@@ -57,7 +44,13 @@ class CudaStepImpl : public CudaStep {
   std::vector<float> logits(std::int64_t pick) const override;
 
  private:
-  void launch(std::int64_t rows, std::int64_t picks, void* stream);
+  struct Count {
+    std::int64_t rows, spans, picks;
+  };
+  void launch(const Count& count, void* stream);
+  void attend(std::int64_t layer, const CudaAttention& w, std::int64_t rows, void* stream);
+  void recur(std::int64_t layer, const CudaDelta& w, const Count& count, void* stream);
+  std::int64_t fill_spans(const std::vector<Row>& rows, std::int64_t used);
   void linear(int kind, const void* x, const at::Tensor& weight, const at::Tensor& bias, const void* add,
               void* y, std::int64_t rows, std::int64_t out, void* stream) const;
   void* graph_for(std::int64_t bucket);
@@ -70,58 +63,55 @@ class CudaStepImpl : public CudaStep {
 
   ModelConfig config_;
   const KvCache& cache_;
+  const DeltaStates& states_;
   std::int64_t most_rows_, most_picks_, width_;
   int type_;
-  std::vector<Layer> layers_;
+  std::vector<CudaLayer> layers_;
   at::Tensor embedding_, last_norm_, head_, frequencies_;
-  at::Tensor x_, normed_, qkv_, q_, seen_, inner_, taken_, logits_, picked_;
-  // What a step is given, in one piece: picks, ids, positions, page tables.
-  std::int64_t ids_at_, positions_at_, tables_at_;
+  // `product_`, `seen_`: of either kind of layer, what its matrices give and what its last one is given.
+  at::Tensor x_, normed_, product_, q_, convolved_, seen_, inner_, taken_, logits_, picked_;
+  // What a step is given, in one piece: picks, ids, positions, spans, each row's span, page tables.
+  std::int64_t ids_at_, positions_at_, spans_at_, span_of_at_, tables_at_;
   at::Tensor inputs_;
   Pinned host_inputs_, host_picked_;
   std::map<std::int64_t, void*> graphs_;
 };
 
-CudaStepImpl::CudaStepImpl(const Weights& weights, const KvCache& cache, const Sizes& sizes)
+CudaStepImpl::CudaStepImpl(const Weights& weights, const KvCache& cache, const DeltaStates& states,
+                           const Sizes& sizes)
     : config_(weights.config()),
       cache_(cache),
+      states_(states),
       most_rows_(bucket_of(sizes.rows)),
       most_picks_(bucket_of(sizes.picks)),
       width_(KvCache::pages_for(sizes.tokens)),
-      type_(kernel_type(weights.get("model.embed_tokens.weight"))),
+      type_(kernel_type(weights.get(config_.prefix + "embed_tokens.weight"))),
+      layers_(cuda_layers(weights)),
       ids_at_(most_picks_ * static_cast<std::int64_t>(sizeof(MusaCoderPick))),
       positions_at_(ids_at_ + 4 * most_rows_),
-      tables_at_(positions_at_ + 4 * most_rows_),
+      spans_at_(positions_at_ + 4 * most_rows_),
+      span_of_at_(spans_at_ + most_rows_ * static_cast<std::int64_t>(sizeof(MusaCoderSpan))),
+      tables_at_(span_of_at_ + 4 * most_rows_),
       host_inputs_(tables_at_ + 4 * most_rows_ * width_),
       host_picked_(most_picks_ * static_cast<std::int64_t>(sizeof(MusaCoderPicked))) {
   const at::NoGradGuard no_grad;
-  embedding_ = weights.get("model.embed_tokens.weight");
-  last_norm_ = weights.get("model.norm.weight");
+  embedding_ = weights.get(config_.prefix + "embed_tokens.weight");
+  last_norm_ = weights.get(config_.prefix + "norm.weight");
   head_ = config_.tied ? embedding_ : weights.get("lm_head.weight");
   frequencies_ =
-      at::tensor(rotary_frequencies(config_.rotary, config_.head_dim), at::kFloat).to(embedding_.device());
-  for (std::int64_t i = 0; i < config_.layers; ++i) {
-    const auto of = [&](const std::string& name) {
-      const std::string whole = fmt::format("model.layers.{}.{}", i, name);
-      return weights.has(whole) ? weights.get(whole) : at::Tensor();
-    };
-    const auto attention = [&](const std::string& kind) {
-      return together(
-          {of("self_attn.q_proj." + kind), of("self_attn.k_proj." + kind), of("self_attn.v_proj." + kind)});
-    };
-    layers_.push_back(
-        {of("input_layernorm.weight"), attention("weight"), attention("bias"), of("self_attn.q_norm.weight"),
-         of("self_attn.k_norm.weight"), of("self_attn.o_proj.weight"), of("self_attn.o_proj.bias"),
-         of("post_attention_layernorm.weight"),
-         together({of("mlp.gate_proj.weight"), of("mlp.up_proj.weight")}), of("mlp.down_proj.weight")});
-  }
+      at::tensor(rotary_frequencies(config_.rotary, config_.rotary_dim), at::kFloat).to(embedding_.device());
   const at::TensorOptions same = embedding_.options().requires_grad(false);
-  const std::int64_t q_width = config_.heads * config_.head_dim;
+  const DeltaConfig& delta = config_.delta;
+  const std::int64_t q_width = config_.heads * config_.head_dim, values = delta.value_heads * delta.value_dim;
+  std::int64_t product = 0;
+  for (const CudaLayer& layer : layers_)
+    product = std::max(product, (layer.delta ? layer.delta->product : layer.attention.qkv).size(0));
   x_ = at::empty({most_rows_, config_.hidden}, same);
   normed_ = at::empty_like(x_);
-  qkv_ = at::empty({most_rows_, q_width + 2 * config_.kv_heads * config_.head_dim}, same);
+  product_ = at::empty({most_rows_, product}, same);
   q_ = at::empty({most_rows_, q_width}, same);
-  seen_ = at::empty_like(q_);
+  convolved_ = at::empty({most_rows_, delta.channels()}, same);
+  seen_ = at::empty({most_rows_, std::max(q_width, values)}, same);
   inner_ = at::empty({most_rows_, config_.inner}, same);
   taken_ = at::empty({most_picks_, config_.hidden}, same);
   logits_ = at::empty({most_picks_, config_.vocab}, same.dtype(at::kFloat));
@@ -138,36 +128,93 @@ void CudaStepImpl::linear(int kind, const void* x, const at::Tensor& weight, con
              "row_linear");
 }
 
-// x_ is the residual stream, in place.
-void CudaStepImpl::launch(std::int64_t rows, std::int64_t picks, void* stream) {
+// From normed_ into seen_, [rows, heads head_dim].
+void CudaStepImpl::attend(std::int64_t layer, const CudaAttention& w, std::int64_t rows, void* stream) {
   const CudaKernels& run = cuda_kernels();
-  const std::int32_t *ids = device_ints(ids_at_), *positions = device_ints(positions_at_),
-                     *tables = device_ints(tables_at_);
-  void* x = x_.mutable_data_ptr();
+  const std::int32_t *positions = device_ints(positions_at_), *tables = device_ints(tables_at_);
+  void *keys = cache_.keys(layer, 0, 0), *values = cache_.values(layer, 0, 0);
+  const std::int64_t dim = config_.head_dim, width = w.qkv.size(0);
   const auto eps = static_cast<float>(config_.norm_eps);
-  const auto norm = [&](const at::Tensor& weight, const void* from, void* to, std::int64_t count) {
-    check_cuda(run.mc_rms_norm_forward(type_, from, nullptr, data(weight), nullptr, to, nullptr, count,
-                                       config_.hidden, eps, 0, stream),
-               "rms_norm");
-  };
-  check_cuda(run.mc_embed(type_, data(embedding_), ids, x, rows, config_.hidden, stream), "embed");
-  const float scale = 1 / std::sqrt(static_cast<float>(config_.head_dim));
-  for (std::int64_t i = 0; i < config_.layers; ++i) {
-    const Layer& w = layers_[static_cast<std::size_t>(i)];
-    void *keys = cache_.keys(i, 0, 0), *values = cache_.values(i, 0, 0);
-    norm(w.input_norm, x, normed_.mutable_data_ptr(), rows);
-    linear(kLinearPlain, data(normed_), w.qkv, w.qkv_bias, nullptr, qkv_.mutable_data_ptr(), rows,
-           qkv_.size(1), stream);
-    check_cuda(run.mc_rotate_into_cache(type_, data(qkv_), data(w.q_norm), data(w.k_norm),
+  linear(kLinearPlain, data(normed_), w.qkv, w.qkv_bias, nullptr, product_.mutable_data_ptr(), rows, width,
+         stream);
+  if (config_.output_gate || config_.centred_norm || config_.rotary_dim != dim || dim > 128) {
+    const MusaCoderHeads sizes{.heads = config_.heads,
+                               .kv_heads = config_.kv_heads,
+                               .dim = dim,
+                               .rotary = config_.rotary_dim,
+                               .page_tokens = kPage,
+                               .eps = eps,
+                               .gated = config_.output_gate,
+                               .centred = config_.centred_norm};
+    check_cuda(run.mc_part_rotate_into_cache(type_, &sizes, data(product_), data(w.q_norm), data(w.k_norm),
+                                             frequencies_.const_data_ptr<float>(), positions, tables, width_,
+                                             q_.mutable_data_ptr(), keys, values, rows, stream),
+               "part_rotate_into_cache");
+  } else {
+    check_cuda(run.mc_rotate_into_cache(type_, data(product_), data(w.q_norm), data(w.k_norm),
                                         frequencies_.const_data_ptr<float>(), positions, tables, width_,
                                         q_.mutable_data_ptr(), keys, values, rows, config_.heads,
-                                        config_.kv_heads, config_.head_dim, kPage, eps, stream),
+                                        config_.kv_heads, dim, kPage, eps, stream),
                "rotate_into_cache");
-    check_cuda(run.mc_paged_attention(type_, data(q_), keys, values, positions, tables, width_,
-                                      seen_.mutable_data_ptr(), rows, config_.heads, config_.kv_heads,
-                                      config_.head_dim, scale, stream),
-               "paged_attention");
-    linear(kLinearAdd, data(seen_), w.o, w.o_bias, x, x, rows, config_.hidden, stream);
+  }
+  const char* gate = config_.output_gate ? static_cast<const char*>(data(product_)) +
+                                               dim * static_cast<std::int64_t>(product_.element_size())
+                                         : nullptr;
+  check_cuda(run.mc_paged_attention(type_, data(q_), keys, values, positions, tables, width_, gate, width,
+                                    seen_.mutable_data_ptr(), rows, config_.heads, config_.kv_heads, dim,
+                                    1 / std::sqrt(static_cast<float>(dim)), stream),
+             "paged_attention");
+}
+
+// From normed_ into seen_, [rows, value_heads value_dim].
+void CudaStepImpl::recur(std::int64_t layer, const CudaDelta& w, const Count& count, void* stream) {
+  const CudaKernels& run = cuda_kernels();
+  const auto* spans = reinterpret_cast<const MusaCoderSpan*>(device_ints(spans_at_));
+  const DeltaConfig& delta = config_.delta;
+  const MusaCoderDelta sizes{.key_heads = delta.key_heads,
+                             .value_heads = delta.value_heads,
+                             .key_dim = delta.key_dim,
+                             .value_dim = delta.value_dim,
+                             .kernel = delta.kernel,
+                             .width = w.product.size(0),
+                             .slot_floats = states_.slot_bytes() / 4,
+                             .eps = static_cast<float>(config_.norm_eps),
+                             .round_norm = w.round_norm};
+  linear(kLinearPlain, data(normed_), w.product, {}, nullptr, product_.mutable_data_ptr(), count.rows,
+         sizes.width, stream);
+  check_cuda(run.mc_delta_conv(type_, &sizes, data(product_), w.taps.const_data_ptr<float>(),
+                               states_.window(0, layer), spans, device_ints(span_of_at_),
+                               convolved_.mutable_data_ptr(), count.rows, stream),
+             "delta_conv");
+  check_cuda(run.mc_delta_rule(
+                 type_, &sizes, data(product_), data(convolved_), w.a_log.const_data_ptr<float>(),
+                 w.dt_bias.const_data_ptr<float>(), w.norm.const_data_ptr<float>(), states_.state(0, layer),
+                 states_.window(0, layer), spans, seen_.mutable_data_ptr(), count.spans, stream),
+             "delta_rule");
+}
+
+// x_ is the residual stream, in place.
+void CudaStepImpl::launch(const Count& count, void* stream) {
+  const CudaKernels& run = cuda_kernels();
+  void* x = x_.mutable_data_ptr();
+  const auto norm = [&](const at::Tensor& weight, const void* from, void* to, std::int64_t rows) {
+    check_cuda(run.mc_rms_norm_forward(type_, from, nullptr, data(weight), nullptr, to, nullptr, rows,
+                                       config_.hidden, static_cast<float>(config_.norm_eps),
+                                       config_.centred_norm, stream),
+               "rms_norm");
+  };
+  const std::int64_t rows = count.rows, picks = count.picks;
+  check_cuda(run.mc_embed(type_, data(embedding_), device_ints(ids_at_), x, rows, config_.hidden, stream),
+             "embed");
+  for (std::int64_t i = 0; i < config_.layers; ++i) {
+    const CudaLayer& w = layers_[static_cast<std::size_t>(i)];
+    norm(w.input_norm, x, normed_.mutable_data_ptr(), rows);
+    if (w.delta)
+      recur(i, *w.delta, count, stream);
+    else
+      attend(i, w.attention, rows, stream);
+    linear(kLinearAdd, data(seen_), w.delta ? w.delta->out : w.attention.o,
+           w.delta ? at::Tensor() : w.attention.o_bias, x, x, rows, config_.hidden, stream);
     norm(w.post_norm, x, normed_.mutable_data_ptr(), rows);
     linear(kLinearSwiglu, data(normed_), w.gate_up, {}, nullptr, inner_.mutable_data_ptr(), rows,
            config_.inner, stream);
@@ -191,9 +238,25 @@ void* CudaStepImpl::graph_for(std::int64_t bucket) {
   if (found != graphs_.end()) return found->second;
   void *stream = nullptr, *graph = nullptr;
   check_cuda(cuda_kernels().mc_graph_begin(&stream), "graph_begin");
-  launch(bucket, bucket, stream);
+  launch({.rows = bucket, .spans = bucket, .picks = bucket}, stream);
   check_cuda(cuda_kernels().mc_graph_end(stream, &graph), "graph_end");
   return graphs_[bucket] = graph;
+}
+
+// Which rows are of one sequence; each that is none is a span by itself. How many spans there are.
+std::int64_t CudaStepImpl::fill_spans(const std::vector<Row>& rows, std::int64_t used) {
+  auto* spans = reinterpret_cast<MusaCoderSpan*>(host_inputs_.at(spans_at_));
+  auto* span_of = reinterpret_cast<std::int32_t*>(host_inputs_.at(span_of_at_));
+  std::int32_t count = 0;
+  for (std::int64_t i = 0; i < used; ++i) {
+    const bool there = i < static_cast<std::int64_t>(rows.size());
+    const std::int32_t slot = there ? rows[static_cast<std::size_t>(i)].state : -1;
+    if (i == 0 || slot < 0 || spans[count - 1].slot != slot)
+      spans[count++] = {.first = static_cast<std::int32_t>(i), .count = 0, .slot = slot};
+    ++spans[count - 1].count;
+    span_of[i] = count - 1;
+  }
+  return count;
 }
 
 std::vector<Sampled> CudaStepImpl::run(const std::vector<Row>& rows, const std::vector<Pick>& picks) {
@@ -229,13 +292,15 @@ std::vector<Sampled> CudaStepImpl::run(const std::vector<Row>& rows, const std::
     const auto pages = static_cast<std::size_t>(KvCache::pages_for(row.position + 1));
     std::memcpy(tables + i * width_, row.table->pages.data(), pages * sizeof(std::int32_t));
   }
+  const std::int64_t spans = fill_spans(rows, used);
+  plain = plain && spans == used;
   void* stream = cuda_stream(x_);
   char* to = static_cast<char*>(inputs_.mutable_data_ptr());
   check_cuda(cuda_kernels().mc_copy(to, host_inputs_.at(0), tables_at_ + 4 * count * width_, stream), "copy");
   if (plain)
     check_cuda(cuda_kernels().mc_graph_run(graph_for(used), stream), "graph");
   else
-    launch(used, used_picks, stream);
+    launch({.rows = used, .spans = spans, .picks = used_picks}, stream);
   std::vector<Sampled> out(picks.size());
   const auto bytes = wanted * static_cast<std::int64_t>(sizeof(MusaCoderPicked));
   if (wanted > 0)
@@ -256,30 +321,14 @@ std::vector<float> CudaStepImpl::logits(std::int64_t pick) const {
 }  // namespace
 
 Result<std::unique_ptr<CudaStep>> CudaStep::open(const Weights& weights, const KvCache& cache,
-                                                 const Sizes& sizes) {
-  const ModelConfig& config = weights.config();
-  const auto refused = [](const std::string& what) {
-    return fail(Code::kUnsupported, "generation on a GPU: {}", what);
-  };
+                                                 const DeltaStates& states, const Sizes& sizes) {
   if (!have_cuda_kernels())
-    return refused(
-        "its kernels are not installed (libmusacoder_llm_cuda.so; it is built where nvcc is found)");
-  if (config.family != "llama" && config.family != "qwen2" && config.family != "qwen3")
-    return refused(fmt::format("models of type {} are not built", config.family));
-  const at::Tensor& embedding = weights.get("model.embed_tokens.weight");
-  if (!fused_on(embedding)) return refused("weights must be bf16 or float32");
-  for (const std::string& name : weights.names())
-    if (weights.get(name).scalar_type() != embedding.scalar_type())
-      return refused(fmt::format("{} is of another type than the embedding", name));
-  for (const char* name : {"gate_proj", "up_proj", "down_proj"})
-    if (weights.has(fmt::format("model.layers.0.mlp.{}.bias", name))) return refused("biases in the MLP");
-  if (config.head_dim != 64 && config.head_dim != 128)
-    return refused(fmt::format("heads of {}; 64 and 128 are built", config.head_dim));
-  if (config.heads > 8 * config.kv_heads) return refused("more than 8 heads to a kv head");
-  if (!fused_norm_takes(config.hidden) || config.hidden % 32 != 0 || config.inner % 32 != 0)
-    return refused("hidden and inner sizes must be multiples of 32, hidden at most 8192");
+    return fail(Code::kUnsupported,
+                "generation on a GPU: its kernels are not installed (libmusacoder_llm_cuda.so; it is built "
+                "where nvcc is found)");
+  MC_RETURN_IF_ERROR(check_cuda_layers(weights));
   try {
-    return std::make_unique<CudaStepImpl>(weights, cache, sizes);
+    return std::make_unique<CudaStepImpl>(weights, cache, states, sizes);
   } catch (const std::exception& error) {
     return fail(Code::kResourceExhausted, "no room for a step on the GPU: {}", error.what());
   }

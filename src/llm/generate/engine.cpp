@@ -78,8 +78,10 @@ bool sampled_on_device(const SamplingParams& by) {
          by.logit_bias.empty();
 }
 
-tl::unexpected<Error> no_adapters() {
-  return fail(Code::kUnsupported, "adapters are not built for generation on a GPU");
+// A GPU's step multiplies with whole matrices: adapters are added to copies of them.
+Result<Weights> for_device(const Weights& weights, const Lora* adapter, const at::Device& device) {
+  if (!adapter || device.is_cpu()) return weights;
+  return merged(weights, *adapter);
 }
 
 class CpuEngine : public Engine {
@@ -92,7 +94,7 @@ class CpuEngine : public Engine {
         sampler_(vocabulary()),
         cache_(weights.config(), decoder_.head().scalar_type() == at::kBFloat16 ? at::kBFloat16 : at::kFloat,
                options.cache_tokens, decoder_.head().device()),
-        states_(weights.config(), options.max_running + kept_states()),
+        states_(weights.config(), options.max_running + kept_states(), decoder_.head().device()),
         prefixes_(cache_, states_, has_states(), kept_states()),
         ends_(end_ids(model, weights.config(), this->tokenizer())) {}
 
@@ -392,7 +394,9 @@ Status CpuEngine::swap_weights(const WeightSwap& swap) try {
   next.prefix = now.prefix;  // a matter of the files' names
   if (now != next)
     return fail(Code::kInvalidArgument, "the new weights are of another model: sizes or settings differ");
-  Decoder decoder(*swap.weights, swap.adapter);
+  MC_ASSIGN_OR_RETURN(const Weights weights,
+                      for_device(*swap.weights, swap.adapter, decoder_.head().device()));
+  Decoder decoder(weights, device_ ? nullptr : swap.adapter);
   if (decoder.head().scalar_type() != decoder_.head().scalar_type())
     return fail(Code::kInvalidArgument, "the new weights are {}, those that run are {}",
                 c10::toString(decoder.head().scalar_type()), c10::toString(decoder_.head().scalar_type()));
@@ -400,8 +404,7 @@ Status CpuEngine::swap_weights(const WeightSwap& swap) try {
     return fail(Code::kInvalidArgument, "the new weights are on {}, those that run are on {}",
                 decoder.head().device().str(), decoder_.head().device().str());
   if (device_) {
-    if (swap.adapter) return no_adapters();
-    MC_ASSIGN_OR_RETURN(device_, device_step(*swap.weights));
+    MC_ASSIGN_OR_RETURN(device_, device_step(weights));
   }
   decoder_ = std::move(decoder);
   version_ = swap.version.value_or(version_ + 1);
@@ -422,7 +425,7 @@ Sampled CpuEngine::pick(const Running& running, const Sample& sample, const floa
 Result<std::unique_ptr<CudaStep>> CpuEngine::device_step(const Weights& weights) const {
   std::int64_t tokens = options_.cache_tokens;
   if (const std::int64_t limit = decoder_.config().max_positions; limit > 0) tokens = std::min(tokens, limit);
-  return CudaStep::open(weights, cache_,
+  return CudaStep::open(weights, cache_, states_,
                         {.rows = std::max(options_.step_tokens, options_.max_running),
                          .picks = options_.max_running,
                          .tokens = tokens});
@@ -438,7 +441,8 @@ std::vector<Sampled> CpuEngine::sampled_of(const std::vector<Row>& rows) {
   std::vector<CudaStep::Row> given;
   std::vector<CudaStep::Pick> picks;
   for (const Row& row : rows) {
-    given.push_back({row.sample ? &row.sample->table : &row.owner->prompt, row.position, row.token});
+    given.push_back({row.sample ? &row.sample->table : &row.owner->prompt, row.position, row.token,
+                     row.sample ? row.sample->state : row.owner->state});
     if (!row.wanted) continue;
     const int count = row.sample ? 1 : row.owner->request.samples;
     for (int i = 0; i < count; ++i) {
@@ -575,8 +579,7 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& model, const Eng
   if (options.cache_tokens < 1 || options.max_running < 1 || options.step_tokens < 1)
     return fail(Code::kInvalidArgument, "cache_tokens, max_running and step_tokens must be 1 or more");
   MC_ASSIGN_OR_RETURN(const at::Device device, open_device(options.device));
-  if (device.is_cuda() && !options.adapter.empty()) return no_adapters();
-  MC_ASSIGN_OR_RETURN(const Weights weights, read_weights(model, options));
+  MC_ASSIGN_OR_RETURN(Weights weights, read_weights(model, options));
   std::optional<Lora> lora;
   if (!options.adapter.empty()) {
     MC_ASSIGN_OR_RETURN(lora, Lora::open(weights, options.adapter));
@@ -584,8 +587,9 @@ Result<std::unique_ptr<Engine>> Engine::open(const std::string& model, const Eng
   auto tokenizer = Tokenizer::open(model);
   if (!tokenizer && tokenizer.error().code != Code::kNotFound) return tl::unexpected(tokenizer.error());
   try {
+    MC_ASSIGN_OR_RETURN(weights, for_device(weights, lora ? &*lora : nullptr, device));
     auto engine = std::make_unique<CpuEngine>(
-        model, weights, lora ? &*lora : nullptr,
+        model, weights, lora && device.is_cpu() ? &*lora : nullptr,
         tokenizer ? std::optional<Tokenizer>(std::move(*tokenizer)) : std::nullopt, options);
     if (device.is_cuda()) MC_RETURN_IF_ERROR(engine->use_device(weights));
     return engine;

@@ -38,7 +38,7 @@ class Lora;
 struct EngineOptions {
   std::string device = "cpu";         // cuda, cuda:N: kernels/cuda/load.h
   std::string type = "keep";          // weights and cache: keep, f32, bf16
-  std::string adapter;                // a peft folder of LoRA adapters; empty: none
+  std::string adapter;                // a peft folder of LoRA adapters; empty: none; see WeightSwap
   std::int64_t cache_tokens = 16384;  // room for keys and values, in tokens, of all running samples together
   int max_running = 64;               // samples
   int step_tokens = 256;              // rows of one step; at least max_running
@@ -89,7 +89,10 @@ struct WeightSwap {
   // Of the same sizes, type and device. Need not outlive the call, but its tensors are used, not copied: what
   // is written to them later acts at once.
   const Weights* weights = nullptr;
-  const Lora* adapter = nullptr;  // nullptr: none, even where there was one before
+  // nullptr: none, even where there was one before. On the CPU it is kept apart and used, not copied, as the
+  // weights are; on a GPU it is merged into copies of the matrices it adapts (merged() in model/lora.h), so
+  // that a bf16 weight is rounded once more.
+  const Lora* adapter = nullptr;
   SwapCache cache = SwapCache::kKeep;
   std::optional<std::int64_t> version;  // default: one more
 };
@@ -132,8 +135,7 @@ class Engine {
 
   // From the next token on, running samples go on with these weights. On a GPU the step is built anew, so
   // its graphs are captured again when they are first needed. kInvalidArgument: of other sizes, another type
-  // or device; kUnsupported: an adapter on a GPU; kResourceExhausted: no room. Then everything stays as it
-  // was.
+  // or device; kResourceExhausted: no room. Then everything stays as it was.
   virtual Status swap_weights(const WeightSwap& swap) = 0;
   virtual std::int64_t version() const = 0;  // 0 until the first swap
 

@@ -176,4 +176,22 @@ std::vector<at::Tensor> Lora::parameters() const {
   return out;
 }
 
+Result<Weights> merged(const Weights& weights, const Lora& lora) {
+  const at::NoGradGuard no_grad;
+  std::unordered_map<std::string, at::Tensor> changed;
+  for (const std::string& name : weights.names()) {
+    if (!name.ends_with(".weight")) continue;
+    const Lora::Pair* pair = lora.find(name.substr(0, name.size() - std::strlen(".weight")));
+    if (!pair) continue;
+    const at::Tensor& weight = weights.get(name);
+    if (is_packed(weight))
+      return fail(Code::kUnsupported, "{}: adapters are not merged into packed weights; read them as bf16",
+                  name);
+    const at::ScalarType wide = weight.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+    const at::Tensor update = at::matmul(pair->b.to(wide), pair->a.to(wide)).mul_(lora.scale());
+    changed[name] = update.to(weight.device()).add_(weight).to(weight.scalar_type());
+  }
+  return weights.with(changed);
+}
+
 }  // namespace musacoder::llm

@@ -5,6 +5,7 @@
 //   "v_proj"}})); const Decoder model(weights, &lora);                // W stays as it is, on the mapped file
 //   AdamW optimizer(lora.parameters(), {});
 //   MC_RETURN_IF_ERROR(lora.save("out/adapter"));       // reads in PyPI peft and vLLM
+//   MC_ASSIGN_OR_RETURN(Weights whole, merged(weights, lora));    // one model without adapters
 //
 // Folders are those of peft: adapter_config.json, adapter_model.safetensors. A begins as peft's does (uniform
 // in
@@ -54,5 +55,12 @@ class Lora {
   LoraConfig config_;
   std::map<std::string, Pair> pairs_;
 };
+
+// The weights with the adapters added to the matrices they belong to: W + alpha / rank B A, computed in
+// float32 and rounded once to W's type. Those matrices are new tensors; all others are shared, and `weights`
+// stays as it is. What adapters kept apart add is rounded where it is added to a row; here it is rounded
+// where it is added to the weight, which in bf16 loses of a small update what lies below the weight's last
+// bit. In float32 the two differ by rounding of sums only. kUnsupported: adapters on packed weights.
+Result<Weights> merged(const Weights& weights, const Lora& lora);
 
 }  // namespace musacoder::llm

@@ -99,15 +99,51 @@ void Weights::place(const std::vector<FamilyTensor>& wanted, const WeightOptions
       from += count;
     }
   };
+  for (const std::vector<std::string>& names : of_one_input()) together(names);
+}
+
+// Names of the matrices that one input is multiplied with, of all layers.
+std::vector<std::vector<std::string>> Weights::of_one_input() const {
+  std::vector<std::vector<std::string>> out;
   for (std::int64_t i = 0; i < config_.layers; ++i) {
-    const auto prefix = by_name.count(fmt::format("model.layers.{}.self_attn.q_proj.weight", i)) ||
-                                by_name.count(fmt::format("model.layers.{}.mlp.gate_proj.weight", i))
-                            ? fmt::format("model.layers.{}.", i)
-                            : fmt::format("model.language_model.layers.{}.", i);
-    together({prefix + "self_attn.q_proj.weight", prefix + "self_attn.k_proj.weight",
-              prefix + "self_attn.v_proj.weight"});
-    together({prefix + "mlp.gate_proj.weight", prefix + "mlp.up_proj.weight"});
+    const auto of = [&](const char* block, const std::vector<const char*>& matrices) {
+      out.emplace_back();
+      for (const char* one : matrices)
+        out.back().push_back(fmt::format("{}layers.{}.{}.{}.weight", config_.prefix, i, block, one));
+    };
+    if (config_.kind(i) == LayerKind::kDelta)
+      of("linear_attn", {"in_proj_qkv", "in_proj_z", "in_proj_a", "in_proj_b"});
+    else
+      of("self_attn", {"q_proj", "k_proj", "v_proj"});
+    of("mlp", {"gate_proj", "up_proj"});
   }
+  return out;
+}
+
+Weights Weights::with(const std::unordered_map<std::string, at::Tensor>& changed) const {
+  const at::NoGradGuard no_grad;
+  Weights out = *this;
+  for (const auto& [name, tensor] : changed) {
+    TORCH_CHECK(has(name) && get(name).sizes() == tensor.sizes(), name, " is not a tensor of these sizes");
+    out.tensors_[name] = tensor;
+  }
+  for (const std::vector<std::string>& names : of_one_input()) {
+    std::vector<at::Tensor> parts;
+    bool any = false;
+    for (const std::string& name : names) {
+      parts.push_back(out.get(name).detach());
+      any = any || changed.count(name) > 0;
+    }
+    const bool alike = std::all_of(parts.begin(), parts.end(), [&](const at::Tensor& one) {
+      return one.scalar_type() == parts[0].scalar_type();
+    });
+    if (!any || !alike || !parts[0].is_cuda()) continue;
+    const at::Tensor all = at::cat(parts);
+    std::int64_t from = 0;
+    for (std::size_t i = 0; i < names.size(); from += parts[i++].size(0))
+      out.tensors_[names[i]] = all.narrow(0, from, parts[i].size(0)).detach();
+  }
+  return out;
 }
 
 Result<Weights> Weights::open(const std::string& path, const WeightOptions& options) {

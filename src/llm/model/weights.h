@@ -6,10 +6,10 @@
 //
 // On the CPU, where the type is kept, tensors are views on the read-only mapping and must not be written to;
 // trainable ones are copies with requires_grad. On a CUDA device (kernels/cuda/load.h) they are copied there
-// from the mapping, those that are multiplied with the same input (q, k, v; gate, up) one behind the other,
-// so that one product does for them (kernels/cuda/fused.h). Only the family's tensors are taken; others (MTP,
-// vision) stay in the file. Errors: those of Checkpoint::open() and import_gguf(); kInvalidArgument: tensors
-// missing or misshapen, by name.
+// from the mapping, those that are multiplied with the same input (q, k, v; gate, up; a DeltaNet layer's
+// four) one behind the other, so that one product does for them (kernels/cuda/fused.h). Only the family's
+// tensors are taken; others (MTP, vision) stay in the file. Errors: those of Checkpoint::open() and
+// import_gguf(); kInvalidArgument: tensors missing or misshapen, by name.
 #pragma once
 
 #include <string>
@@ -50,8 +50,12 @@ class Weights {
   bool has(const std::string& name) const { return tensors_.count(name) > 0; }
   // Must exist.
   const at::Tensor& get(const std::string& name) const { return tensors_.at(name); }
+  // These tensors in place of its own, which must have their sizes; the rest is shared, and *this stays as it
+  // is. On a CUDA device those that are multiplied with the same input lie together here too.
+  Weights with(const std::unordered_map<std::string, at::Tensor>& changed) const;
 
  private:
+  std::vector<std::vector<std::string>> of_one_input() const;
   void take(const std::string& name, at::Tensor tensor, const WeightOptions& options);
   void place(const std::vector<FamilyTensor>& wanted, const WeightOptions& options);
   ModelConfig config_;

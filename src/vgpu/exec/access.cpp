@@ -25,9 +25,11 @@ struct Shape {
         address32(f >> 12 & 1), is_store(f >> 13 & 1), space(Space(f >> 9 & 7)) {}
 };
 
-std::uint64_t lane_address(Warp& w, const Inst* in, bool address32, unsigned lane) {
-  std::uint64_t base = address32 ? row<std::uint32_t>(w, in->a)[lane] : row<std::uint64_t>(w, in->a)[lane];
-  return base + std::uint64_t(in->imm);
+// A shared address in a 32-bit register wraps: compilers keep `index - 64` there and add the rest as the offset.
+std::uint64_t lane_address(Warp& w, const Inst* in, const Shape& s, unsigned lane) {
+  if (!s.address32) return row<std::uint64_t>(w, in->a)[lane] + std::uint64_t(in->imm);
+  std::uint64_t address = row<std::uint32_t>(w, in->a)[lane] + std::uint64_t(in->imm);
+  return s.space == Space::kShared ? std::uint32_t(address) : address;
 }
 
 Fault& raise_access(Warp& w, const Inst* in, unsigned lane, FaultKind kind, std::uint64_t address, unsigned bytes, Space space,
@@ -134,7 +136,7 @@ const Inst* access_slow(Warp& w, const Inst* in) {
   std::uint64_t address[kLanes];
   for (std::uint32_t m = w.mask; m; m &= m - 1) {
     unsigned lane = unsigned(std::countr_zero(m));
-    address[lane] = lane_address(w, in, s.address32, lane);
+    address[lane] = lane_address(w, in, s, lane);
   }
   auto moved = total * std::uint64_t(std::popcount(w.mask));
   if (s.space == Space::kShared) ++w.counters->shared_accesses;
@@ -188,7 +190,7 @@ const Inst* do_cp_async(Warp& w, const Inst* in) {
   unsigned bytes = in->e;
   for (std::uint32_t m = w.mask; m; m &= m - 1) {
     unsigned lane = unsigned(std::countr_zero(m));
-    std::uint8_t* to = resolve(w, in, lane, lane_address(w, in, s.address32, lane), bytes, Space::kShared, true);
+    std::uint8_t* to = resolve(w, in, lane, lane_address(w, in, s, lane), bytes, Space::kShared, true);
     if (!to) return nullptr;
     unsigned n = std::min(source_bytes[lane], bytes);
     std::memset(to, 0, bytes);
@@ -293,7 +295,7 @@ const Inst* atomic(Warp& w, const Inst* in) {
     unsigned lane = unsigned(std::countr_zero(m));
     x[lane] = b[lane];
     y[lane] = c[lane];
-    address[lane] = lane_address(w, in, s.address32, lane);
+    address[lane] = lane_address(w, in, s, lane);
   }
   for (std::uint32_t m = w.mask; m; m &= m - 1) {
     unsigned lane = unsigned(std::countr_zero(m));

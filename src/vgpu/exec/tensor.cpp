@@ -141,9 +141,9 @@ void wmma_mma(Warp& w, const TensorSite& t) {
 }
 
 std::uint64_t lane_address(Warp& w, const Inst* in, const TensorSite& t, unsigned lane) {
-  std::uint64_t base = t.address32 ? reinterpret_cast<std::uint32_t*>(w.regs + in->a)[lane]
-                                   : reinterpret_cast<std::uint64_t*>(w.regs + in->a)[lane];
-  return base + std::uint64_t(in->imm);
+  if (!t.address32) return reinterpret_cast<std::uint64_t*>(w.regs + in->a)[lane] + std::uint64_t(in->imm);
+  std::uint64_t address = reinterpret_cast<std::uint32_t*>(w.regs + in->a)[lane] + std::uint64_t(in->imm);
+  return t.space == Space::kShared ? std::uint32_t(address) : address;  // as in access.cpp
 }
 
 bool wmma_access(Warp& w, const Inst* in, const TensorSite& t) {

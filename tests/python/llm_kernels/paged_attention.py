@@ -12,7 +12,7 @@ std::vector<torch::Tensor> forward(torch::Tensor qkv, torch::Tensor q_weight, to
                                    tables.data_ptr<int32_t>(), tables.size(1), q.data_ptr(), keys.data_ptr(), values.data_ptr(), rows, HEADS, KV_HEADS, DIM, 16,
                                    1e-6f, nullptr) == 0, "launch");
   TORCH_CHECK(mc_paged_attention(TYPE, q.data_ptr(), keys.data_ptr(), values.data_ptr(), positions.data_ptr<int32_t>(), tables.data_ptr<int32_t>(), tables.size(1),
-                                 out.data_ptr(), rows, HEADS, KV_HEADS, DIM, 0.125f, nullptr) == 0, "launch");
+                                 nullptr, 0, out.data_ptr(), rows, HEADS, KV_HEADS, DIM, 0.125f, nullptr) == 0, "launch");
   return {q, keys, values, out};
 }
 """

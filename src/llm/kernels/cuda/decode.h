@@ -33,12 +33,59 @@ int mc_rotate_into_cache(int type, const void* qkv, const void* q_weight, const 
                          std::int64_t heads, std::int64_t kv_heads, std::int64_t dim,
                          std::int64_t page_tokens, float eps, void* stream);
 
+// The same with heads that are rotated in part, and gates: qkv [rows, (heads (2 with gates) + 2 kv_heads)
+// dim], each head of q followed by its gate.
+struct MusaCoderHeads {
+  std::int64_t heads, kv_heads, dim;  // dim: 64, 128 or 256
+  std::int64_t rotary;                // the first dimensions of a head, which are rotated; even
+  std::int64_t page_tokens;
+  float eps;
+  int gated;
+  int centred;  // norms' weights lie around zero
+};
+// `frequencies` [rotary / 2] float32. The gates stay where they are.
+int mc_part_rotate_into_cache(int type, const MusaCoderHeads* sizes, const void* qkv, const void* q_weight,
+                              const void* k_weight, const float* frequencies, const std::int32_t* positions,
+                              const std::int32_t* tables, std::int64_t table_width, void* q, void* keys,
+                              void* values, std::int64_t rows, void* stream);
+
 // Attention of each row over its sequence's cache up to its own position: out [rows, heads, dim]. page_tokens
-// 16; at most 8 heads to a kv head.
+// 16; dim: 64, 128 or 256. With `gate` (else null), times the sigmoid of element [row gate_width + head 2
+// dim] and those behind it.
 int mc_paged_attention(int type, const void* q, const void* keys, const void* values,
                        const std::int32_t* positions, const std::int32_t* tables, std::int64_t table_width,
-                       void* out, std::int64_t rows, std::int64_t heads, std::int64_t kv_heads,
-                       std::int64_t dim, float scale, void* stream);
+                       const void* gate, std::int64_t gate_width, void* out, std::int64_t rows,
+                       std::int64_t heads, std::int64_t kv_heads, std::int64_t dim, float scale,
+                       void* stream);
+
+// A gated DeltaNet layer's rows, each after those before it in its sequence. Rows of one sequence lie one
+// behind the other: they are a span.
+struct MusaCoderSpan {
+  std::int32_t first, count;  // rows
+  std::int32_t slot;          // of the sequence's states; negative: rows that are none
+};
+struct MusaCoderDelta {
+  std::int64_t key_heads, value_heads, key_dim, value_dim, kernel;
+  std::int64_t width;        // of `product`
+  std::int64_t slot_floats;  // from a slot's states to the next one's
+  float eps;
+  int round_norm;  // the norm's result is rounded to T before the gate
+};
+// Whether the rule is built: key_dim 16, 32, 64 or 128; value_dim a multiple of 16, at most 128.
+int mc_delta_takes(std::int64_t key_dim, std::int64_t value_dim);
+// `product` [rows, width] of T: q, k and v (key_heads key_dim twice, value_heads value_dim; the channels),
+// then z [value_heads, value_dim], a and b [value_heads]. out [rows, channels] = silu of the convolution of
+// its channels. `taps` [kernel, channels] float32; `windows` of slot 0, [kernel - 1, channels] float32: the
+// rows before the span's first, the latest last, left as they are. `span_of` [rows]: which span a row is in.
+int mc_delta_conv(int type, const MusaCoderDelta* sizes, const void* product, const float* taps,
+                  const float* windows, const MusaCoderSpan* spans, const std::int32_t* span_of, void* out,
+                  std::int64_t rows, void* stream);
+// The gated delta rule (model/delta_rule.h), the norm of each head and the gate: out [rows, value_heads,
+// value_dim], states (of slot 0, [value_heads, key_dim, value_dim] float32) and windows moved on. `a_log`,
+// `dt_bias` [value_heads] and `norm_weight` [value_dim] are float32. `count`: of the spans.
+int mc_delta_rule(int type, const MusaCoderDelta* sizes, const void* product, const void* convolved,
+                  const float* a_log, const float* dt_bias, const float* norm_weight, float* states,
+                  float* windows, const MusaCoderSpan* spans, void* out, std::int64_t count, void* stream);
 
 struct MusaCoderPick {
   float temperature;  // 0: the likeliest token

@@ -36,7 +36,11 @@ namespace musacoder::llm {
   X(mc_embed) \
   X(mc_row_linear) \
   X(mc_rotate_into_cache) \
+  X(mc_part_rotate_into_cache) \
   X(mc_paged_attention) \
+  X(mc_delta_takes) \
+  X(mc_delta_conv) \
+  X(mc_delta_rule) \
   X(mc_pick) \
   X(mc_take_rows) \
   X(mc_host_alloc) \

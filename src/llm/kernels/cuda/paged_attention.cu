@@ -5,7 +5,7 @@
 namespace musacoder::kernels {
 namespace {
 
-constexpr int kWarps = 8, kPageTokens = 16, kMostHeads = 8;
+constexpr int kWarps = 8, kPageTokens = 16;
 
 struct CachePlace {
   const std::int32_t *positions, *tables;
@@ -72,21 +72,24 @@ __global__ void __launch_bounds__(256)
   }
 }
 
-// A block takes a row's heads of one kv head. Warp w goes through pages w, w + 8, ... with a running maximum;
-// the warps' parts are joined in their order, so a result depends on the position alone. Scores: two lanes a
-// token, each half of its elements. Values: lane l sums elements l + 32 i.
+// A block takes a row's heads of one kv head, kGroup of them at most. Warp w goes through pages w, w + 8, ...
+// with a running maximum; the warps' parts are joined in their order, so a result depends on the position
+// alone. Scores: two lanes a token, each half of its elements. Values: lane l sums elements l + 32 i.
 template <typename T, int kDim, int kGroup>
 __global__ void __launch_bounds__(kWarps * 32)
-    paged_attention(CachePlace by, const T* q, const T* keys, const T* values, T* out, float scale) {
+    paged_attention(CachePlace by, const T* q, const T* keys, const T* values, const T* gate,
+                    std::int64_t gate_width, T* out, float scale) {
   constexpr int kEach = kDim / 32;
   let_next_start();
   wait_for_earlier();
   const std::int64_t row = blockIdx.x;
-  const int kv_head = blockIdx.y, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  const int length = by.positions[row] + 1, group = by.heads / by.kv_heads;
+  const int all = by.heads / by.kv_heads, splits = (all + kGroup - 1) / kGroup;
+  const int kv_head = static_cast<int>(blockIdx.y) / splits, warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int first = static_cast<int>(blockIdx.y) % splits * kGroup, group = min(kGroup, all - first);
+  const int length = by.positions[row] + 1;
   __shared__ float queries[kGroup][kDim];
   __shared__ float tops[kWarps][kGroup], sums[kWarps][kGroup], parts[kWarps][kGroup][kDim];
-  const std::int64_t first_head = row * by.heads + static_cast<std::int64_t>(kv_head) * group;
+  const std::int64_t first_head = row * by.heads + static_cast<std::int64_t>(kv_head) * all + first;
   for (int i = threadIdx.x; i < kGroup * kDim; i += kWarps * 32)
     queries[i / kDim][i % kDim] = i / kDim < group ? wide(q[first_head * kDim + i]) * scale : 0.0f;
   __syncthreads();
@@ -164,34 +167,44 @@ __global__ void __launch_bounds__(kWarps * 32)
       total += sums[w][g] * by_warp;
       value += parts[w][g][e] * by_warp;
     }
-    out[first_head * kDim + i] = narrow<T>(total > 0 ? value / total : 0.0f);
+    float result = total > 0 ? value / total : 0.0f;
+    if (gate) {
+      const float x = wide(gate[row * gate_width + (kv_head * all + first + g) * 2ll * kDim + e]);
+      result = rounded<T>(result) * rounded<T>(1 / (1 + expf(-x)));
+    }
+    out[first_head * kDim + i] = narrow<T>(result);
   }
 }
 
+struct AttendCall {
+  const void *q, *keys, *values, *gate;
+  std::int64_t gate_width;
+  void* out;
+  float scale;
+};
 template <typename T, int kDim, int kGroup>
-int attend(const CachePlace& by, const void* q, const void* keys, const void* values, void* out, float scale,
-           cudaStream_t stream) {
-  const dim3 grid(static_cast<unsigned>(by.rows), static_cast<unsigned>(by.kv_heads));
+int attend(const CachePlace& by, const AttendCall& call, cudaStream_t stream) {
+  const int splits = (by.heads / by.kv_heads + kGroup - 1) / kGroup;
+  const dim3 grid(static_cast<unsigned>(by.rows), static_cast<unsigned>(by.kv_heads * splits));
   return launch_chained(paged_attention<T, kDim, kGroup>, grid, kWarps * 32, stream, by,
-                        static_cast<const T*>(q), static_cast<const T*>(keys), static_cast<const T*>(values),
-                        static_cast<T*>(out), scale);
+                        static_cast<const T*>(call.q), static_cast<const T*>(call.keys),
+                        static_cast<const T*>(call.values), static_cast<const T*>(call.gate), call.gate_width,
+                        static_cast<T*>(call.out), call.scale);
 }
 template <typename T, int kDim>
-int attend(const CachePlace& by, const void* q, const void* keys, const void* values, void* out, float scale,
-           cudaStream_t stream) {
+int attend(const CachePlace& by, const AttendCall& call, cudaStream_t stream) {
   const int group = by.heads / by.kv_heads;
-  if (group == 1) return attend<T, kDim, 1>(by, q, keys, values, out, scale, stream);
-  if (group == 2) return attend<T, kDim, 2>(by, q, keys, values, out, scale, stream);
-  if (group <= 4) return attend<T, kDim, 4>(by, q, keys, values, out, scale, stream);
-  if constexpr (kDim <= 128)
-    if (group <= kMostHeads) return attend<T, kDim, kMostHeads>(by, q, keys, values, out, scale, stream);
+  if (group == 1) return attend<T, kDim, 1>(by, call, stream);
+  if (group == 2) return attend<T, kDim, 2>(by, call, stream);
+  if (group <= 4 || kDim > 128) return attend<T, kDim, 4>(by, call, stream);
+  if constexpr (kDim <= 128) return attend<T, kDim, 8>(by, call, stream);
   return cudaErrorInvalidValue;
 }
 template <typename T>
-int attend(std::int64_t dim, const CachePlace& by, const void* q, const void* keys, const void* values,
-           void* out, float scale, cudaStream_t stream) {
-  if (dim == 64) return attend<T, 64>(by, q, keys, values, out, scale, stream);
-  if (dim == 128) return attend<T, 128>(by, q, keys, values, out, scale, stream);
+int attend(std::int64_t dim, const CachePlace& by, const AttendCall& call, cudaStream_t stream) {
+  if (dim == 64) return attend<T, 64>(by, call, stream);
+  if (dim == 128) return attend<T, 128>(by, call, stream);
+  if (dim == 256) return attend<T, 256>(by, call, stream);
   return cudaErrorInvalidValue;
 }
 
@@ -232,11 +245,12 @@ extern "C" int mc_rotate_into_cache(int type, const void* qkv, const void* q_wei
 
 extern "C" int mc_paged_attention(int type, const void* q, const void* keys, const void* values,
                                   const std::int32_t* positions, const std::int32_t* tables,
-                                  std::int64_t table_width, void* out, std::int64_t rows, std::int64_t heads,
-                                  std::int64_t kv_heads, std::int64_t dim, float scale, void* stream) {
+                                  std::int64_t table_width, const void* gate, std::int64_t gate_width,
+                                  void* out, std::int64_t rows, std::int64_t heads, std::int64_t kv_heads,
+                                  std::int64_t dim, float scale, void* stream) {
   if (rows == 0) return 0;
   const CachePlace by{
       positions, tables, table_width, rows, static_cast<int>(heads), static_cast<int>(kv_heads)};
   const auto run = type == musacoder::llm::kBF16 ? attend<bf16> : attend<float>;
-  return run(dim, by, q, keys, values, out, scale, stream_of(stream));
+  return run(dim, by, {q, keys, values, gate, gate_width, out, scale}, stream_of(stream));
 }
