@@ -163,7 +163,8 @@ void add_generate_commands(CLI::App& app, int& code) {
   evaluate_app->footer(
       "Exit codes: 0 done, 2 wrong usage, 3 the model or the verifier is gone, 4 stopped before the end (the "
       "same command goes on).\n"
-      "Example:\n  musacoder evaluate --tasks heldout.jsonl -n 8 --model checkpoints/coder -o runs/eval");
+      "Examples:\n  musacoder evaluate --tasks heldout.jsonl -n 8 --model checkpoints/coder -o runs/eval\n"
+      "  musacoder evaluate --tasks heldout.jsonl -n 8 --answers answers.jsonl -o runs/eval");
   evaluate_app->callback([&] { code = run_evaluate(evaluate); });
 
   auto* rft_app = app.add_subcommand(

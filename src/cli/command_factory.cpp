@@ -81,10 +81,9 @@ int run_factory(const FactoryOptions& options) {
   if (!chain) return refuse(chain.error());
   auto plan = factory::plan_chain(*chain, tools());
   if (!plan) return refuse(plan.error());
-  if (!options.only.empty() && std::none_of(plan->stages.begin(), plan->stages.end(),
-                                            [&](const auto& s) { return s.stage->name == options.only; }))
-    return refuse(
-        {Code::kInvalidArgument, fmt::format("{} has no stage '{}'", options.config, options.only)});
+  for (const std::string& name : options.only)
+    if (std::none_of(plan->stages.begin(), plan->stages.end(), [&](const auto& s) { return s.stage->name == name; }))
+      return refuse({Code::kInvalidArgument, fmt::format("{} has no stage '{}'", options.config, name)});
   if (options.dry_run) return dry_run(*plan, factory::look_at(*plan), options.quiet);
   const StopFlag stop;
   base::ProgressLine line(stderr);
@@ -151,9 +150,9 @@ void add_factory_commands(CLI::App& app, int& code) {
   factory_app->require_subcommand(1);
   auto* run_app = factory_app->add_subcommand("run", "run what is not done yet");
   run_app->add_option("config", run.config, "TOML file (docs/factory.md)")->required();
-  run_app->add_option("--set", run.set, "KEY=VALUE over the file's [values], or folder=PATH")
+  run_app->add_option("--set", run.set, "KEY=VALUE over the file's [values] and [machine], or folder=PATH")
       ->allow_extra_args(false);
-  run_app->add_option("--only", run.only, "this stage alone");
+  run_app->add_option("--only", run.only, "this stage alone; may be given several times")->allow_extra_args(false);
   run_app
       ->add_option("--time", run.seconds,
                    "seconds after which the running stage is told to stop; the same command goes on")

@@ -169,24 +169,29 @@ int end_code(const char* command, const Sampled& sampled) {
 }
 
 json sampling_json(const SampleOptions& options, const Sampled& sampled) {
-  return {{"model", sampled.model},
-          {"tasks", options.tasks},
-          {"samples_per_task", options.samples},
-          {"turns", options.turns},
-          {"temperature", options.model.temperature},
-          {"top_p", options.model.top_p},
-          {"max_tokens", options.model.max_tokens},
-          {"model_seed", options.model.model_seed},
-          {"form", options.form},
-          {"one_shot", options.one_shot},
-          {"wanted", sampled.wanted},
-          {"already", sampled.already},
-          {"ended", sampled.end.progress.ended},
-          {"tokens", sampled.end.progress.tokens},
-          {"seconds", sampled.end.seconds},
-          {"start_s", sampled.start_s},
-          {"asking_s", sampled.end.asking_s},
-          {"judging_s", sampled.end.judging_s}};
+  json said = {{"model", sampled.model},
+               {"tasks", options.tasks},
+               {"samples_per_task", options.samples},
+               {"turns", options.turns},
+               {"temperature", options.model.temperature},
+               {"top_p", options.model.top_p},
+               {"max_tokens", options.model.max_tokens},
+               {"model_seed", options.model.model_seed},
+               {"form", options.form},
+               {"one_shot", options.one_shot},
+               {"wanted", sampled.wanted},
+               {"already", sampled.already},
+               {"ended", sampled.end.progress.ended},
+               {"tokens", sampled.end.progress.tokens},
+               {"seconds", sampled.end.seconds},
+               {"start_s", sampled.start_s},
+               {"asking_s", sampled.end.asking_s},
+               {"judging_s", sampled.end.judging_s}};
+  if (!options.model.answers.empty()) {
+    said["answers"] = options.model.answers;
+    for (const char* key : {"temperature", "top_p", "max_tokens"}) said.erase(key);  // of whoever sampled them
+  }
+  return said;
 }
 
 // The rows of a file that have a verdict, with the kernels' text of verified ones.

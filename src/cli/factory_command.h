@@ -14,7 +14,7 @@ namespace musacoder::cli {
 struct FactoryOptions {
   std::string config;
   std::vector<std::string> set;  // "key=value"
-  std::string only;
+  std::vector<std::string> only;
   double seconds = 0;
   int parallel = 1;
   bool dry_run = false, json = false, quiet = false;

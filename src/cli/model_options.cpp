@@ -5,6 +5,7 @@
 
 #include "chat/endpoint.h"
 #include "chat/native.h"
+#include "chat/recorded.h"
 #include "net/http_client.h"
 
 namespace musacoder::cli {
@@ -50,6 +51,10 @@ void add_model_options(CLI::App* app, ModelOptions& options) {
                   "https and loopback addresses")
       ->group(group);
   app->add_option("--ca-file", options.ca_file, "PEM, for https; else the system's")->group(group);
+  app->add_option("--answers", options.answers,
+                  "no model is asked: its answers are those that `musacoder sample` wrote to this file, with the "
+                  "same tasks, form and --model-seed")
+      ->group(group);
   app->add_option("--cache", options.cache, "folder in which an endpoint's replies are kept by request")
       ->group(group);
   app->add_option("--temperature", options.temperature, "0 always takes the likeliest token")
@@ -80,6 +85,12 @@ Result<OpenModel> open_model(const ModelOptions& options, const std::string& pyt
                    .top_p = options.top_p,
                    .max_tokens = options.max_tokens,
                    .seed = options.model_seed};
+  if (!options.answers.empty()) {
+    if (!options.model.empty() || !options.endpoint.empty() || !options.adapter.empty())
+      return fail(Code::kInvalidArgument, "--answers stands in place of --model, --endpoint and --adapter");
+    MC_ASSIGN_OR_RETURN(open.model, chat::open_recorded(options.answers));
+    return open;
+  }
   if (!options.endpoint.empty()) {
     if (!options.adapter.empty())
       return fail(Code::kInvalidArgument, "--adapter is for models on disk, not for --endpoint");

@@ -25,7 +25,8 @@ struct ModelOptions {
   std::string device = "cpu", type = "keep";  // of a model on disk
   std::string api_key_env;  // variable with the endpoint's key; empty: OPENAI_API_KEY over TLS or loopback
   std::string ca_file;
-  std::string cache;  // folder of kept replies of an endpoint; empty: none
+  std::string answers;  // JSONL of `musacoder sample`, in place of a model
+  std::string cache;    // folder of kept replies of an endpoint; empty: none
   double temperature = 0.8, top_p = 0.95;
   int max_tokens = 4096;
   int asking = 8;         // requests at a time

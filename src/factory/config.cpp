@@ -149,9 +149,11 @@ struct Expander {
         out += folder->second, needs.insert(name);
       else if (const auto value = chain.values.find(name); value != chain.values.end())
         out += value->second;
+      else if (const auto local = chain.machine.find(name); local != chain.machine.end())
+        out += local->second;
       else
-        return fail(Code::kInvalidArgument, "{}: {{{}}} is neither a stage before it nor a key of [values]",
-                    where, name);
+        return fail(Code::kInvalidArgument,
+                    "{}: {{{}}} is neither a stage before it nor a key of [values] or [machine]", where, name);
     }
     return out;
   }
@@ -161,10 +163,11 @@ Result<Chain> parse(const std::string& path, const std::string& text) {
   Chain chain;
   try {
     const toml::table file = toml::parse(text, path);
-    MC_RETURN_IF_ERROR(check_keys(file, {"name", "folder", "values", "stage"}, "the file"));
+    MC_RETURN_IF_ERROR(check_keys(file, {"name", "folder", "values", "machine", "stage"}, "the file"));
     chain.name = file["name"].value_or(fs::path(path).stem().string());
     chain.folder = file["folder"].value_or("runs/" + chain.name);
     MC_ASSIGN_OR_RETURN(chain.values, table_of(file, "values", ""));
+    MC_ASSIGN_OR_RETURN(chain.machine, table_of(file, "machine", ""));
     const toml::array* stages = file["stage"].as_array();
     if (!stages || stages->empty()) return fail(Code::kInvalidArgument, "there is no [[stage]]");
     for (const toml::node& node : *stages) {
@@ -189,21 +192,28 @@ Result<Chain> read_chain(const std::string& path, const std::vector<std::string>
   for (const std::string& pair : set) {
     const auto equals = pair.find('=');
     const std::string key = pair.substr(0, equals);
-    if (equals == std::string::npos || (key != "folder" && !chain->values.count(key))) {
+    if (equals == std::string::npos ||
+        (key != "folder" && !chain->values.count(key) && !chain->machine.count(key))) {
       std::vector<std::string> keys = {"folder"};
-      for (const auto& [name, value] : chain->values) keys.push_back(name);
+      for (const auto* table : {&chain->values, &chain->machine})
+        for (const auto& [name, value] : *table) keys.push_back(name);
       return fail(Code::kInvalidArgument, "--set {}: give KEY=VALUE with one of {}", pair,
                   fmt::join(keys, ", "));
     }
-    (key == "folder" ? chain->folder : chain->values[key]) = pair.substr(equals + 1);
+    std::string& place = key == "folder"              ? chain->folder
+                         : chain->machine.count(key) ? chain->machine[key]
+                                                     : chain->values[key];
+    place = pair.substr(equals + 1);
   }
   chain->folder = fs::absolute(chain->folder).lexically_normal().string();
   while (chain->folder.size() > 1 && chain->folder.ends_with('/')) chain->folder.pop_back();
   chain->config_folder = fs::absolute(path).parent_path().lexically_normal().string();
   std::set<std::string> names = {"out", "root", "config"};
-  for (const auto& [key, value] : chain->values)
-    if (!names.insert(key).second)
-      return fail(Code::kInvalidArgument, "{}: [values] cannot have the key '{}'", path, key);
+  for (const auto* table : {&chain->values, &chain->machine})
+    for (const auto& [key, value] : *table)
+      if (!names.insert(key).second)
+        return fail(Code::kInvalidArgument, "{}: [{}] cannot have the key '{}'", path,
+                    table == &chain->values ? "values" : "machine", key);
   for (const Stage& stage : chain->stages)
     if (!names.insert(stage.name).second)
       return fail(Code::kInvalidArgument, "{}: the name '{}' is taken twice", path, stage.name);

@@ -5,10 +5,11 @@
 //   plan.stages[2].argv; plan.stages[2].digest;
 //
 // A stage is a command. In its words {out} is its own folder, {NAME} the folder of the earlier stage NAME,
-// {root} the run's folder, {config} the folder of the TOML file, and every other {word} a key of [values]; {{
-// and }} are braces. The first word `musacoder`, `musacoder-train` or `python` names this installation's. A
+// {root} the run's folder, {config} the folder of the TOML file, and every other {word} a key of [values] or of
+// [machine]; {{ and }} are braces. The first word `musacoder`, `musacoder-train` or `python` names this installation's. A
 // stage's digest is made of its command, environment, inputs' contents and the digests of the stages that it
-// names: one that is done with the same digest is not run again.
+// names, but not of what [machine] says: one that is done with the same digest is not run again, on another
+// machine with other lanes and paths neither.
 #pragma once
 
 #include <map>
@@ -36,10 +37,11 @@ struct Stage {
 struct Chain {
   std::string name, folder, config_folder;
   std::map<std::string, std::string> values;
+  std::map<std::string, std::string> machine;  // how it is run and where files lie: not part of what is made
   std::vector<Stage> stages;
 };
 
-// `set`: "key=value" over [values], or "folder=…". Errors: kNotFound; kInvalidArgument with file and line or
+// `set`: "key=value" over [values] and [machine], or "folder=…". Errors: kNotFound; kInvalidArgument with file and line or
 // the key.
 Result<Chain> read_chain(const std::string& path, const std::vector<std::string>& set);
 

@@ -236,6 +236,8 @@ class Runner {
   Runner(const std::string& name, const Plan& plan, const RunOptions& options, const RunHooks& hooks)
       : name_(name), plan_(plan), options_(options), hooks_(hooks), seen_(plan.stages.size()) {
     end_.stages = look_at(plan);
+    for (std::size_t i = 0; i < seen_.size() && !options.only.empty(); ++i)
+      seen_[i].over = std::count(options.only.begin(), options.only.end(), plan.stages[i].stage->name) == 0;
     if (options.seconds > 0) deadline_ = base::Deadline::in(options.seconds);
   }
   ~Runner() { stop_ = true; }  // what still runs after an error of this process's own
@@ -265,7 +267,7 @@ class Runner {
     std::mutex mutex;
     double seconds = 0;
     std::string line;
-    bool over = false;  // ended in one way or another, in this call
+    bool over = false;  // ended in one way or another in this call, or is not asked for
   };
   struct Running {
     std::size_t index;
@@ -281,7 +283,7 @@ class Runner {
       const Seen& other = seen_[i];
       const bool needed = std::count(stage.needs.begin(), stage.needs.end(), plan_.stages[i].stage->name) > 0;
       // One at a time keeps the file's order, whatever is needed.
-      if (!other.over && options_.only.empty() && (needed || options_.parallel < 2)) return false;
+      if (!other.over && (needed || options_.parallel < 2)) return false;
     }
     return std::none_of(running_.begin(), running_.end(), [&](const Running& other) {
       const auto& held = plan_.stages[other.index].stage->holds;
@@ -296,10 +298,6 @@ class Runner {
       const PlannedStage& stage = plan_.stages[i];
       if (end_.state != RunState::kDone) return ok();
       if (seen_[i].over || running(i) || !may_begin(i)) continue;
-      if (!options_.only.empty() && options_.only != stage.stage->name) {
-        seen_[i].over = true;
-        continue;
-      }
       Record record = read_record(stage.folder);
       if (record.digest == stage.digest && record.state == "done") {
         end_.stages[i].state = StageState::kSkipped;

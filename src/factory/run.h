@@ -35,7 +35,7 @@ struct StageReport {
 struct RunOptions {
   double seconds = 0;  // 0: no limit
   double grace_s = 60;
-  std::string only;  // one stage's name; "": all
+  std::vector<std::string> only;  // names of stages; none: all
   int parallel = 1;  // stages at the same time, where they need nothing of each other and hold nothing in common
 };
 

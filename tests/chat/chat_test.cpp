@@ -11,6 +11,7 @@
 #include "chat/endpoint.h"
 #include "chat/limiter.h"
 #include "chat/native.h"
+#include "chat/recorded.h"
 #include "chat/reply_cache.h"
 #include "net/server.h"
 
@@ -200,6 +201,39 @@ TEST_F(ChatTest, StopsAtTheDeadline) {
   ASSERT_FALSE(reply);
   EXPECT_EQ(reply.error().code, Code::kDeadlineExceeded);
   EXPECT_EQ(script_.requests.size(), 1u);
+}
+
+TEST(Recorded, AnswersWhatWasAskedBeforeAndNothingElse) {
+  const auto folder = base::TempDir::create("recorded");
+  const std::string path = folder->file("answers.jsonl");
+  const auto row = [](std::uint64_t seed, const std::string& text) {
+    return json({{"messages", {{{"role", "user"}, {"content", "Write."}}}}, {"seed", seed}, {"candidate", text},
+                 {"model", "small"}, {"finish", "stop"}, {"tokens", 9}})
+        .dump();
+  };
+  // The last line is what a killed process was writing.
+  ASSERT_TRUE(base::write_file(path, row(1, "one") + "\n" + row(2, "two") + "\n{\"error\": \"gone\"}\n" +
+                                         row(3, "three").substr(0, 30)));
+  auto model = open_recorded(path);
+  ASSERT_TRUE(model) << model.error().message;
+  EXPECT_THAT((*model)->describe(), HasSubstr("small (answers in "));
+  Request request{.messages = {{"user", "Write."}}};
+  request.sampling.seed = 2;
+  const auto reply = (*model)->ask(request);
+  ASSERT_TRUE(reply) << reply.error().message;
+  EXPECT_EQ(reply->answers.at(0).text, "two");
+  EXPECT_EQ(reply->usage.completion_tokens, 9);
+  request.sampling.seed = 3;
+  EXPECT_EQ((*model)->ask(request).error().code, Code::kInvalidArgument);
+  request.sampling.seed = 2;
+  request.messages[0].content = "Write again.";
+  EXPECT_THAT((*model)->ask(request).error().message, HasSubstr("no answer to this prompt"));
+
+  EXPECT_EQ(open_recorded(folder->file("none")).error().code, Code::kNotFound);
+  ASSERT_TRUE(base::write_file(path, row(1, "one") + "\n{\"seed\": -4}\n"));
+  EXPECT_THAT(open_recorded(path).error().message, HasSubstr("answers.jsonl:2: no row"));
+  ASSERT_TRUE(base::write_file(path, ""));
+  EXPECT_THAT(open_recorded(path).error().message, HasSubstr("holds no answers"));
 }
 
 TEST(ReplyFromBody, ReadsReasoningAndLogprobsAndRefusesTheRest) {

@@ -100,6 +100,26 @@ TEST_F(FactoryTest, InputsCountByTheirContent) {
   EXPECT_THAT(plan_chain(*read, {}).error().message, HasSubstr("stage a: the input"));
 }
 
+TEST_F(FactoryTest, WhatTheMachineTableSaysIsNoPartOfWhatIsMade) {
+  write(R"(
+[values]
+word = "a"
+[machine]
+lanes = 15
+[[stage]]
+name = "first"
+command = ["/bin/sh", "-c", "echo {word} {lanes} >> {out}/said"]
+)");
+  EXPECT_THAT(states(run()), ElementsAre("done"));
+  EXPECT_THAT(states(run({"lanes=2"})), ElementsAre("done before"));
+  EXPECT_EQ(read("run/01-first/said"), "a 15\n");
+  EXPECT_THAT(states(run({"lanes=2", "word=b"})), ElementsAre("done"));
+  EXPECT_EQ(read("run/01-first/said"), "b 2\n");
+  EXPECT_THAT(chain({"cores=2"}).error().message, HasSubstr("word, lanes"));
+  write("[values]\nx = 1\n[machine]\nx = 2\n[[stage]]\nname = \"a\"\ncommand = [\"/bin/true\"]\n");
+  EXPECT_THAT(chain().error().message, HasSubstr("[machine] cannot have the key 'x'"));
+}
+
 TEST_F(FactoryTest, AFailureEndsTheChainUnlessItIsOptional) {
   write(
       "[[stage]]\nname = \"a\"\ncommand = [\"/bin/sh\", \"-c\", \"echo no room >&2; exit "
@@ -195,10 +215,20 @@ TEST_F(FactoryTest, OneStageAlone) {
   write(kTwo);
   run();
   ASSERT_TRUE(base::remove_tree(file("run/02-second")));
-  const auto end = run({}, {.only = "second"});
+  const auto end = run({}, {.only = {"second"}});
   EXPECT_EQ(end.state, RunState::kDone);
   EXPECT_EQ(read("run/first.log"), "ran\n");
   EXPECT_EQ(read("run/02-second/copy"), "a\n");
+}
+
+TEST_F(FactoryTest, SomeStagesInTheFilesOrder) {
+  write(
+      "[[stage]]\nname = \"a\"\ncommand = [\"/bin/sh\", \"-c\", \"echo a >> {root}/log\"]\n"
+      "[[stage]]\nname = \"b\"\ncommand = [\"/bin/sh\", \"-c\", \"sleep 0.2; echo b >> {root}/log\"]\n"
+      "[[stage]]\nname = \"c\"\nafter = [\"b\"]\ncommand = [\"/bin/sh\", \"-c\", \"echo c >> {root}/log\"]\n");
+  const auto end = run({}, {.only = {"c", "b"}, .parallel = 2});
+  EXPECT_THAT(states(end), ElementsAre("waiting", "done", "done"));
+  EXPECT_EQ(read("run/log"), "b\nc\n");
 }
 
 TEST_F(FactoryTest, OnlyOneProcessRunsAFolder) {

@@ -225,6 +225,22 @@ def test_evaluation_and_data_from_it(tmp_path):
     assert overall["pass_at"]["4"]["value"] == 1
     assert overall["faster"] is None  # nothing was measured
     assert summary["complete"] and summary["shown"]["pass@4"] == 1
+    # Sampled apart, then judged without the model: the same answers, the same numbers.
+    chosen = ["--tasks", RELU.parent, "--id", "1_relu"]
+    answers = tmp_path / "answers.jsonl"
+    count = len(model.requests)
+    with ScriptedModel(lambda messages, body: fenced(RIGHT) if body["seed"] % 2 else NOTHING) as apart:
+        run("sample", *chosen, "-n", 4, "--endpoint", apart.url, "-o", answers)
+    judged = tmp_path / "judged"
+    options = ["--trials", 5, "--backend", "vgpu", "--lanes", 1]
+    run("evaluate", *chosen, "-n", 4, "--answers", answers, "-o", judged, *options)
+    of_answers = json.loads((judged / "summary.json").read_text())["overall"]
+    assert of_answers["samples"] == 4 and len(model.requests) == count
+    assert of_answers["verified"] == sum(row["seed"] % 2 for row in lines(answers))
+    more = ["evaluate", *chosen, "-n", 5, "--answers", answers, "-o", judged, *options]
+    assert "fewer samples" in run(*more, code=3).stderr
+    refused = run("evaluate", *chosen, "--answers", answers, "--model", "x", "-o", judged, code=2)
+    assert "in place of" in refused.stderr
     data = tmp_path / "rft"
     run("rft", out / "verdicts.jsonl", "-o", data)
     rows, best = lines(data / "rft.jsonl"), lines(data / "rft_best.jsonl")
