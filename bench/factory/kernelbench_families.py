@@ -1,4 +1,5 @@
-"""What a model solves of KernelBench, by operator family, from the verdicts of `musacoder bench --suite kernelbench … --out FILE`.
+"""What a model solves of KernelBench, by operator family, from the verdicts of `musacoder evaluate --tasks kernelbench.jsonl …` or of
+`musacoder bench --suite kernelbench … --out FILE`.
 
     python bench/factory/kernelbench_families.py level1.verdicts.jsonl level2.verdicts.jsonl [--k 8] [--json out.json]
 
@@ -52,7 +53,7 @@ def main():
                 if status.startswith(("infra", "invalid_task", "unsupported", "inconclusive")):
                     left_out[status] += 1
                     continue
-                tasks[row["level"], row["name"]].append(status)
+                tasks[int(row["level"]), row["name"]].append(status)
     result = {"k": options.k, "left_out": dict(left_out), "levels": {}}
     for level in sorted({level for level, _ in tasks}):
         of_level = {name: found for (one, name), found in tasks.items() if one == level}

@@ -48,6 +48,7 @@ json attempt_json(const Attempt& attempt, const std::string& family) {
        {"repeated", attempt.repeated},
        {"row_key", sample_key(attempt.task->code, attempt.sample) + fmt::format("-{}", attempt.turn)}});
   if (attempt.task->level > 0) row["level"] = std::to_string(attempt.task->level);
+  if (!attempt.task->name.empty()) row["name"] = attempt.task->name;
   if (!attempt.error.empty()) row["error"] = attempt.error;
   return row;
 }
