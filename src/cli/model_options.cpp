@@ -2,6 +2,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
+#include <filesystem>
 
 #include "chat/endpoint.h"
 #include "chat/native.h"
@@ -23,6 +24,17 @@ Result<std::string> endpoint_key(const ModelOptions& options) {
   const bool loopback = url.host == "localhost" || url.host == "::1" || url.host.rfind("127.", 0) == 0;
   const char* value = std::getenv("OPENAI_API_KEY");
   return std::string(value && (url.tls || loopback) ? value : "");
+}
+
+// Of a model's weights on disk: a file, or a folder's files.
+std::uintmax_t weight_bytes(const std::string& model) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  if (fs::is_regular_file(model, error)) return fs::file_size(model, error);
+  std::uintmax_t bytes = 0;
+  for (fs::directory_iterator it(model, error), end; !error && it != end; it.increment(error))
+    if (it->path().extension() == ".safetensors") bytes += it->file_size(error);
+  return bytes;
 }
 
 }  // namespace
@@ -125,8 +137,10 @@ Result<OpenModel> open_model(const ModelOptions& options, const std::string& pyt
           "for kernels it is not expected to write "
           "one; name a model with --model or --endpoint.";
   }
-  // Room for a prompt and an answer of each that runs at a time, as far as that is not a machine's memory.
-  const int most = native.device == "cpu" ? 32768 : 262144;
+  // Room for a prompt and an answer of each that runs at a time, as far as that is not a machine's memory: a
+  // token of a model below 1 GB takes some 25 kB, one of a larger model ten times that.
+  const bool small = weight_bytes(native.model) < 1'000'000'000;
+  const int most = native.device == "cpu" ? 32768 : small ? 1 << 20 : 1 << 18;
   native.cache_tokens = std::clamp(options.asking * (options.max_tokens + 2048), options.max_tokens + 8192,
                                    std::max(most, options.max_tokens + 8192));
   MC_ASSIGN_OR_RETURN(open.model, chat::start_native(native));
