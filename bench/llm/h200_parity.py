@@ -72,7 +72,7 @@ def main():
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--shapes", nargs="+", default=["tiny-llama", "tiny-qwen2", "tiny-qwen3", "qwen3-43.8m"]
+        "--shapes", nargs="+", default=["tiny-llama", "tiny-qwen2", "tiny-qwen3", "tiny-qwen3.5", "qwen3-43.8m"]
     )
     parser.add_argument("--device", default="cuda")
     parser.add_argument("--program", default=str(BUILD / "musacoder-train"))
@@ -96,7 +96,11 @@ def main():
                 whole = exact[name.replace("bias", "weight")].norm() / exact[name].norm().clamp_min(1e-30)
                 errors[name] = errors[name] / float(whole)
             theirs = {name: error(brain[name], want) for name, want in exact.items()}
-            worst = max((n for n in errors if n.startswith("grad.")), key=lambda n: errors[n])
+            gradients = [n for n in errors if n.startswith("grad.")]
+            worst = max(gradients, key=lambda n: errors[n])
+            # A gradient of which bf16 leaves transformers two digits (A_log of gated DeltaNet) is ill conditioned:
+            # float32 keeps eight bits more than that at least.
+            held = all(errors[n] <= max(1e-4, theirs[n] / 256) for n in gradients)
             first, second = exact["logits"].topk(2, -1).values.unbind(-1)
             noise = (got["logits"] - exact["logits"]).abs().amax(-1)
             sure = first - second > 3 * noise
@@ -116,7 +120,7 @@ def main():
                 "argmax_same_where_sure": float(same[sure].float().mean()) if sure.any() else None,
             }
             if kind == "f32":
-                good = errors["logits"] <= 1e-4 and errors[worst] <= 1e-4 and bool(same.all())
+                good = errors["logits"] <= 1e-4 and held and bool(same.all())
             else:
                 good = errors["logits"] <= 1.5 * theirs["logits"] and bool(same[sure].all())
                 good = good and errors[worst] <= 1.5 * max(

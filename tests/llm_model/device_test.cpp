@@ -254,8 +254,20 @@ TEST_P(EachDevice, AGpuSaysWhatTheCpuSays) {
     for (const bool adapted : {false, true}) {
       const std::string adapter = adapted ? folder_ + "/adapter" : "";
       const auto here = engine("model", {.type = type, .adapter = adapter});
-      auto opened = Engine::open(folder_ + "/model", {.type = type, .adapter = adapter});
+      // In bf16 a merged matrix has been rounded once more than one whose adapter is kept apart: the CPU is given
+      // the merged ones then.
+      const bool apart = type == "f32";
+      auto opened = Engine::open(folder_ + "/model", {.type = type, .adapter = apart ? adapter : ""});
       ASSERT_TRUE(opened) << opened.error().message;
+      if (adapted && !apart) {
+        const auto weights = Engine::read_weights(folder_ + "/model", {.type = type});
+        const auto lora = Lora::open(*weights, adapter);
+        ASSERT_TRUE(lora) << lora.error().message;
+        const auto whole = merged(*weights, *lora);
+        ASSERT_TRUE(whole) << whole.error().message;
+        const Status swapped = (*opened)->swap_weights({.weights = &*whole});
+        ASSERT_TRUE(swapped) << swapped.error().message;
+      }
       Events got, want;
       for (TokenId last = 0; last < 4; ++last) {
         GenerateRequest request = greedy(prompt(last));
