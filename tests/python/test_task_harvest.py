@@ -12,7 +12,6 @@ pytest.importorskip("torch")
 from musagraph.cases import propose  # noqa: E402
 from musagraph.harvest import harvest  # noqa: E402
 from musagraph.trace import trace_task  # noqa: E402
-from musaref.errors import TaskError  # noqa: E402
 from musaref.session import Task  # noqa: E402
 
 FILE = '''
@@ -151,7 +150,6 @@ def test_the_reason_why_a_case_is_dropped():
         return {d["name"]: d["reason"] for d in propose(code, seed)["dropped"]}
     assert dropped("torch.log(x)")["all zeros"] == "gives values that are not finite"
     assert dropped("x * int.from_bytes(os.urandom(2), 'big')", top="import os\n")["single rows"] == "is not deterministic"
-    assert "the reference is not finite on all" not in str(dropped("torch.softmax(x, -1)"))
     # A view of all elements in order exists for every second element of a larger tensor, not for a transposed one.
     found = [dropped("torch.relu(x.view(-1))", seed).get("transposed") for seed in range(6)]
     assert "raises TaskError" in found and None in found
