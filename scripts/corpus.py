@@ -20,7 +20,7 @@ import sys
 import tomllib
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-SETS = ("quickstart", "honest", "cheats", "musa")
+SETS = ("quickstart", "honest", "cheats", "musa", "cases")
 KEYS = {"task", "candidate", "expect", "policy", "why", "says", "never_says"}
 
 

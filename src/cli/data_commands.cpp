@@ -63,7 +63,7 @@ void add_data_commands(CLI::App& app, int& code) {
   m->add_flag("--one-style", make->one_style, "the programmatic teacher writes all its answers in one style, for small models");
   m->add_option("--mutants", make->mutants, "faults put into a task's first verified answer")->capture_default_str()->check(CLI::Range(0, 1000));
   m->add_option("--rollouts", make->rollouts, "multi-turn conversations a task")->capture_default_str()->check(CLI::Range(0, 100));
-  m->add_flag("--cases", make->cases, "make unit tests for tasks and write them into their files");
+  m->add_flag("--cases", make->cases, "make unit tests for tasks (sizes, values, layouts, dtypes) and write them into their files");
   m->add_option("--general", make->general, "JSONL files with messages: the general slot");
   m->add_option("--general-share", make->general_share, "of the mixture")->capture_default_str()->check(CLI::Range(0.0, 0.95));
   m->add_option("--documents", make->documents, "Markdown files: questions and answers about their sections");

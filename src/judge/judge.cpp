@@ -176,7 +176,8 @@ class Run {
     if (on_stage_) on_stage_(name);
   }
   bool extract();
-  bool open_task(const std::map<std::string, std::int64_t>& pins, double work_budget);
+  // `inputs`: of a case (OpenTask::inputs).
+  bool open_task(const std::map<std::string, std::int64_t>& pins, double work_budget, const json& inputs = nullptr);
   void attempt();   // one run at the present size
   void reset();     // forget a run, keep what the extraction found
   bool start();
@@ -195,7 +196,7 @@ class Run {
   bool retry_on_device();
   bool retry_with_pinned_sizes();
   void look_along_axes();
-  void look_at_cases();
+  void look_at_cases(const std::shared_ptr<OpenTask>& judged);
   bool failed(const RunnerReply& reply, const std::string& step);
   bool device_fault();
   bool lost_device(const Error& error, const std::string& step);
@@ -254,6 +255,7 @@ class Run {
   std::vector<std::string> passed_digests_;   // of the outputs of trials that passed
   int windows_ = 0;
   int trials_ = config_.trials;
+  bool timed_ = true;                         // whether level L4 belongs to an attempt
   double call_ms_ = 0;                        // the quickest call of forward
   vgpu::WindowReport first_call_;             // virtual GPU: the ledger of trial 0, for the estimate of time
   std::uint64_t working_set_ = 0;             // bytes of its tensors
@@ -277,8 +279,9 @@ void Run::execute() {
     // The disk may have been full for a moment. A candidate that says so by itself says so again.
     if (!cancelled() && verdict_.exception_message.find(kNoRoom) != std::string::npos) attempt();
     if (!cancelled() && retry_with_pinned_sizes()) attempt();
+    const auto judged = task_;
     look_along_axes();
-    look_at_cases();
+    look_at_cases(judged);
     sanitize();
   }
   if (cancelled()) finish("infra:cancelled", "the job was cancelled");
@@ -322,11 +325,11 @@ bool Run::choose_device() {
   return true;
 }
 
-bool Run::open_task(const std::map<std::string, std::int64_t>& pins, double work_budget) {
+bool Run::open_task(const std::map<std::string, std::int64_t>& pins, double work_budget, const json& inputs) {
   stage("reference");
   StageTimer timer(verdict_, "reference");
   auto hold = wait_for_lane();
-  auto opened = tasks().open(request_.task_id, request_.task_code, pins, work_budget);
+  auto opened = tasks().open(request_.task_id, request_.task_code, pins, work_budget, inputs);
   if (!opened) return ended(opened.error());
   task_ = std::move(*opened);
   const json& task = task_->reply;
@@ -337,7 +340,7 @@ bool Run::open_task(const std::map<std::string, std::int64_t>& pins, double work
   for (const auto& change : task.value("scaling", json::array()))
     verdict_.scaling.push_back({text_of(change, "name"), change.value("line", 0), as_text(change.value("from", json())),
                                 as_text(change.value("to", json())), text_of(change, "how", "auto")});
-  if (!config_.audit || !pins.empty() || request_.compile_only) return true;
+  if (!config_.audit || !pins.empty() || !inputs.is_null() || request_.compile_only) return true;
   auto audit = tasks().audit(*task_);
   if (!audit) return ended(audit.error());
   const std::string status = text_of(*audit, "status", "ok");
@@ -387,7 +390,7 @@ void Run::attempt() {
     auto hold = wait_for_lane();
     if (trials()) {
       decide();
-      if (verdict_.status == "ok") time();
+      if (verdict_.status == "ok" && timed_) time();
     }
   }
   stop();
@@ -628,7 +631,7 @@ bool Run::construct() {
   const json& task = task_->reply;
   RunnerReply reply = runner_->construct(task.value("init_args", json({{"t", "list"}, {"items", json::array()}})),
                                          task.value("init_kwargs", json({{"t", "dict"}, {"keys", json::array()}, {"items", json::array()}})),
-                                         task.value("seed", std::uint64_t{42}), builder(), deadline(config_.load_seconds));
+                                         task.value("seed", std::uint64_t{42}), builder(), deadline(config_.load_seconds), task_->dtype());
   if (reply.kind != ReplyKind::kDone) return failed(reply, "construct");
   note_reply(reply);
 
@@ -1111,30 +1114,51 @@ void Run::look_along_axes() {
   verdict_ = std::move(verified);
 }
 
-// A task may name sizes of its own that answers are tried at (MUSACODER_CASES, docs/data.md): unaligned, single, imbalanced. What a
-// candidate does there counts; a case that is too large, or that cannot be decided, does not.
-void Run::look_at_cases() {
-  constexpr std::size_t kMaxCases = 8;
+// A task may bring unit tests along (MUSACODER_CASES, docs/data.md): other sizes, values, layouts and dtypes. A case whose sizes and
+// values differ counts: the candidate was asked to compute this operation. One in another dtype or layout, or of no elements, is
+// advice, unless the task requires it, since the task's own inputs never ask for that; the verdict's notes tell what came of it. A case
+// that is too large, that the reference refuses or that cannot be decided says nothing.
+void Run::look_at_cases(const std::shared_ptr<OpenTask>& judged) {
+  constexpr std::size_t kMaxCases = 8, kLongestCause = 300;
   constexpr int kCaseTrials = 2;
-  if (verdict_.status != "ok" || !task_) return;
-  const json cases = task_->reply.value("cases", json::array());
+  if (verdict_.status != "ok" || !judged) return;
+  const json cases = judged->reply.value("cases", json::array());
   if (cases.empty()) return;
   Verdict verified = verdict_;
   trials_ = std::min(trials_, kCaseTrials);
+  timed_ = false;
   for (std::size_t i = 0; i < std::min(kMaxCases, cases.size()) && !cancelled(); ++i) {
     const std::string name = text_of(cases[i], "name");
-    if (!open_task(cases[i].value("set", std::map<std::string, std::int64_t>{}), config_.axis_work_budget) || verdict_.work > 2 * config_.axis_work_budget) {
-      verified.notes.push_back(fmt::format("case '{}' was not looked at", name));
+    const bool resized = !cases[i].value("set", json::object()).empty();
+    // At the sizes that the candidate was verified at, where the case has none of its own.
+    const auto sizes = resized ? cases[i]["set"].get<std::map<std::string, std::int64_t>>() : judged->pins;
+    auto unseen = [&](const std::string& why) { verified.notes.push_back(fmt::format("case '{}' was not looked at: {}", name, why)); };
+    verdict_.notes = verified.notes;
+    if (!open_task(sizes, resized ? config_.axis_work_budget : judged->work_budget, cases[i].value("inputs", json::object()))) {
+      unseen(fmt::format("{} ({})", verdict_.cause.substr(0, kLongestCause), verdict_.status));
+      continue;
+    }
+    if (resized && !on_hardware() && verdict_.work > 2 * config_.axis_work_budget) {
+      unseen("it does not fit the work budget of the virtual GPU");
       continue;
     }
     attempt();
-    const std::string kind = status_class(verdict_.status);
-    if (kind == "correctness_error" || kind == "runtime_error" || kind == "cheating") {
-      verdict_.notes.push_back("right at the task's own sizes");
-      finish(verdict_.status, fmt::format("in the task's case '{}': {}", name, verdict_.cause));
-      return;
+    if (verdict_.status == "ok" && std::none_of(verdict_.trials.begin(), verdict_.trials.end(), counts)) {
+      unseen(verdict_.trials.empty() ? "no trial" : verdict_.trials.front().skipped);
+      continue;
     }
-    verified.notes.push_back(fmt::format("{} in the task's case '{}'", verdict_.status == "ok" ? "also right" : "undecided (" + verdict_.status + ")", name));
+    if (!is_candidate_fault(verdict_.status)) {
+      verified.notes.push_back(fmt::format("{} in the task's case '{}'", verdict_.status == "ok" ? "also right" : "undecided (" + verdict_.status + ")", name));
+      continue;
+    }
+    if (!cases[i].value("counts", true)) {
+      verified.notes.push_back(fmt::format("not right in the task's case '{}', which is advice and does not count: {} ({})", name,
+                                           verdict_.cause.substr(0, kLongestCause), verdict_.status));
+      continue;
+    }
+    verdict_.notes.push_back("right on the task's own inputs");
+    finish(verdict_.status, fmt::format("in the task's case '{}': {}", name, verdict_.cause));
+    return;
   }
   verified.seconds = std::move(verdict_.seconds);
   verdict_ = std::move(verified);

@@ -421,9 +421,10 @@ RunnerReply RunnerClient::load(const LoadRequest& request, const BuildCallback& 
 }
 
 RunnerReply RunnerClient::construct(const json& init_args, const json& init_kwargs, std::uint64_t seed, const BuildCallback& build,
-                                    const Deadline& deadline) {
-  return impl_->call({{"op", "construct"}, {"init_args", init_args}, {"init_kwargs", init_kwargs}, {"seed", seed}}, "constructed",
-                     build, deadline);
+                                    const Deadline& deadline, const std::string& dtype) {
+  json request = {{"op", "construct"}, {"init_args", init_args}, {"init_kwargs", init_kwargs}, {"seed", seed}};
+  if (!dtype.empty()) request["dtype"] = dtype;
+  return impl_->call(std::move(request), "constructed", build, deadline);
 }
 
 RunnerReply RunnerClient::parameters(const json& state, const Deadline& deadline) {

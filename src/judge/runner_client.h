@@ -114,9 +114,10 @@ class RunnerClient {
   // machine's fault.
   RunnerReply start(const base::Deadline& deadline);
   RunnerReply load(const LoadRequest& request, const BuildCallback& build, const base::Deadline& deadline);
-  // init_args and init_kwargs: trees as the reference runner gives them.
+  // init_args and init_kwargs: trees as the reference runner gives them. `dtype`: what the module's float32 state is converted to
+  // afterwards ("float16"), "" for nothing.
   RunnerReply construct(const nlohmann::json& init_args, const nlohmann::json& init_kwargs, std::uint64_t seed,
-                        const BuildCallback& build, const base::Deadline& deadline);
+                        const BuildCallback& build, const base::Deadline& deadline, const std::string& dtype = "");
   // state: the reference runner's list, with file places that the candidate may read.
   RunnerReply parameters(const nlohmann::json& state, const base::Deadline& deadline);
   // Restores the module's state and lets the last outputs go; forward() does it itself when prepare() was not called.

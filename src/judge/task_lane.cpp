@@ -120,6 +120,7 @@ Status TaskLane::open_at_runner(OpenTask& task) {
   for (const auto& [name, value] : task.pins) pinned[name] = value;
   json request = {{"op", "open"},   {"task", task.id},  {"code", task.code}, {"scale", on_device_ ? "full" : config_.scale},
                   {"set", pinned},  {"work_budget", task.work_budget}};
+  if (!task.inputs.is_null()) request["inputs"] = task.inputs;
   if (on_device_) request["device"] = config_.backend;
   MC_ASSIGN_OR_RETURN(task.reply, ask(request, on_device_ ? std::max(config_.reference_seconds, 120.0) : config_.reference_seconds));
   task.generation = reference_->restarts();
@@ -142,14 +143,17 @@ Status TaskLane::make_room() {
 }
 
 Result<std::shared_ptr<OpenTask>> TaskLane::open(const std::string& id, const std::string& code,
-                                                 const std::map<std::string, std::int64_t>& pins, double work_budget) {
+                                                 const std::map<std::string, std::int64_t>& pins, double work_budget,
+                                                 const json& inputs) {
   auto task = std::make_shared<OpenTask>();
   task->id = id;
   task->code = code;
   task->work_budget = work_budget;
+  task->inputs = inputs;
   task->pins = config_.set;
   for (const auto& [name, value] : pins) task->pins[name] = value;
-  task->key = base::sha256_hex(code) + config_.scale + json(task->pins).dump() + std::to_string(work_budget);
+  task->key = base::sha256_hex(code) + config_.scale + json(task->pins).dump() + std::to_string(work_budget) +
+              (inputs.is_null() ? "" : inputs.dump());
   auto known = std::find_if(tasks_.begin(), tasks_.end(), [&](const auto& other) { return other->key == task->key; });
   if (known != tasks_.end()) {
     std::rotate(known, known + 1, tasks_.end());

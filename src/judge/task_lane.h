@@ -38,10 +38,12 @@ struct OpenTask {
   std::string key, id, code;
   std::map<std::string, std::int64_t> pins;
   double work_budget = 0;
+  nlohmann::json inputs;            // of a case: "values", "layout", "dtype" (docs/protocols.md §2); null for the task's own
   nlohmann::json reply;             // of `open`
   int generation = 0;               // which start of the runner knows the handle
   nlohmann::json handle() const { return reply.value("handle", nlohmann::json()); }
   bool computes() const { return reply.value("computes", true); }
+  std::string dtype() const { return inputs.is_object() ? inputs.value("dtype", "") : ""; }
 };
 
 class TaskLane {
@@ -63,7 +65,8 @@ class TaskLane {
   [[nodiscard]] Hold hold() { return Hold(*this); }
 
   Result<std::shared_ptr<OpenTask>> open(const std::string& id, const std::string& code,
-                                         const std::map<std::string, std::int64_t>& pins, double work_budget);
+                                         const std::map<std::string, std::int64_t>& pins, double work_budget,
+                                         const nlohmann::json& inputs = nullptr);
   // Opens it again when the runner was started anew since.
   Status ensure(OpenTask& task);
   Result<nlohmann::json> ask(const nlohmann::json& request, double seconds);

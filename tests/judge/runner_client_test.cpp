@@ -97,6 +97,20 @@ const std::string kEmpty = "import torch\nclass ModelNew(torch.nn.Module):\n    
 const json kNoArgs = {{"t", "list"}, {"items", json::array()}};
 const json kNoKwargs = {{"t", "dict"}, {"keys", json::array()}, {"items", json::array()}};
 
+TEST_F(RunnerClientTest, ConvertsTheModuleOfACase) {
+  RunnerReply reply = load(
+      "import torch\nclass ModelNew(torch.nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+      "        self.w = torch.nn.Parameter(torch.zeros(2))\n        self.register_buffer('n', torch.zeros(1, dtype=torch.int64))\n");
+  ASSERT_EQ(reply.kind, ReplyKind::kDone) << reply.exception.message;
+  for (const auto& [dtype, expected] : {std::pair{"", "float32"}, {"float16", "float16"}, {"bfloat16", "bfloat16"}}) {
+    reply = runner_->construct(kNoArgs, kNoKwargs, 5, builder_, Deadline::in(20), dtype);
+    ASSERT_EQ(reply.kind, ReplyKind::kDone) << reply.exception.message;
+    ASSERT_EQ(reply.state.size(), 2u);
+    EXPECT_EQ(reply.state[0].dtype, expected);
+    EXPECT_EQ(reply.state[1].dtype, "int64");
+  }
+}
+
 TEST_F(RunnerClientTest, GoesTheWholeWay) {
   RunnerReply reply = load(
       "import torch\nfrom torch.utils.cpp_extension import load_inline\n"

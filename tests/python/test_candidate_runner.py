@@ -174,6 +174,14 @@ def test_constructor_arguments_and_seed(runner):
     assert (event["missing"], event["extra"], event["unmatched"]) == (["other"], ["w"], [])
 
 
+def test_a_module_in_the_dtype_of_a_case(runner, tmp_path):
+    code = model("return x + self.w.float()" , "self.w = nn.Parameter(torch.zeros(2))\nself.register_buffer('n', torch.zeros(1, dtype=torch.int64))\n"
+                 "self.register_buffer('d', torch.zeros(1, dtype=torch.float64))")
+    runner.call("load", code=code)
+    event = runner.call("construct", init_args={"t": "list", "items": []}, init_kwargs={"t": "dict", "keys": [], "items": []}, seed=1, dtype="float16")
+    assert {e["name"]: e["dtype"] for e in event["state"]} == {"w": "float16", "n": "int64", "d": "float64"}
+
+
 def test_tensors_are_restored_in_place_and_counters_live_on(runner, tmp_path):
     # Were a counter or a cache reset, a replayed result would never meet fresh inputs.
     code = model("out = x.clone()\nout.copy_(x * self.w + self.b + self.plain + self.n)\nself.w.data.add_(1)\nself.b.add_(1)\n"

@@ -1,7 +1,7 @@
 """The corpus: its form always, its verdicts where the program is built.
 
 Run: pytest tests/python/test_corpus.py                             # the quickstart set
-     MUSACODER_FULL_CORPUS=1 pytest tests/python/test_corpus.py     # honest, cheats and musa as well
+     MUSACODER_FULL_CORPUS=1 pytest tests/python/test_corpus.py     # honest, cheats, musa and cases as well
 """
 
 import ast
@@ -55,6 +55,7 @@ def test_sets_are_large_enough():
     quick = [case for case in CASES if case["set"] == "quickstart"]
     assert len({case["task"] for case in quick}) >= 12
     assert count["musa"] >= 20
+    assert count["cases"] >= 6
 
 
 def test_nothing_else_lies_in_the_folders():

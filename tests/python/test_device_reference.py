@@ -169,6 +169,44 @@ def test_strides_and_values_that_are_no_tensors(judge):
     assert judge.trial(handle, 0, 1, lambda x, s, n, e: x * s + e)["pass"]
 
 
+def test_cases(judge):
+    code = source("def __init__(self):\n    super().__init__()\n    self.w = nn.Parameter(torch.randn(33))\n"
+                  "def forward(self, x):\n    return torch.softmax(x * self.w, -1)", "[torch.randn(rows, 33)]", constants="rows = 40\n")
+    torch.manual_seed(42)
+    w = torch.randn(33)
+
+    def softmax(x):
+        return torch.softmax(x.float() * w.to(x.dtype).float(), -1).to(x.dtype)
+    for inputs, strides in (({"values": "zeros"}, [33, 1]), ({"values": [5, 6]}, [33, 1]), ({"layout": "transposed"}, [1, 40]),
+                            ({"layout": "strided"}, [66, 2]), ({"dtype": "float16"}, [33, 1]), ({"dtype": "float16", "layout": "strided"}, [66, 2])):
+        opened = judge.open(code, inputs=inputs)
+        dtype = inputs.get("dtype", "float32")
+        assert opened["state"][0]["dtype"] == dtype
+        for index in range(2):
+            trial = judge.good(op="trial", handle=opened["handle"], index=index, seed=7)
+            assert trial["skipped"] is None and trial["inputs"]["items"][0]["strides"] == strides
+            assert trial["inputs"]["items"][0]["dtype"] == dtype
+            assert judge.trial(opened["handle"], index, 7, softmax)["pass"], inputs
+            wrong = judge.trial(opened["handle"], index, 7, lambda x: softmax(x) * (1.05 if x.element_size() == 4 else 1.3))
+            assert wrong["status"] == "correctness_error:values", inputs
+    # Who takes the memory for a contiguous matrix meets the NaN between the elements.
+    handle = judge.open(code, inputs={"layout": "strided"})["handle"]
+    assert judge.trial(handle, 0, 7, lambda x: softmax(torch.as_strided(x, x.shape, (33, 1))))["nonfinite_mismatch"] > 0
+    empty = judge.open(code, set={"rows": 0}, inputs={})
+    assert not empty["computes"]
+    result = judge.trial(empty["handle"], 0, 7, softmax)
+    assert result["pass"] and result["total"] == 0
+    assert judge.ask(op="open", task="t", code=code, device="host", set={"rows": 0})["status"] == "invalid_task:set"
+
+
+def test_timed_calls_of_a_case(judge):
+    handle = judge.open(RELU, inputs={"values": "negative", "dtype": "float16"})["handle"]
+    reply, timed = judge.timed(handle, lambda k, x: torch.relu(x))
+    assert reply["pass"] and timed["sets"][0]["items"][0]["dtype"] == "float16"
+    assert not judge.timed(handle, lambda k, x: torch.relu(x) - x)[0]["pass"]
+    assert judge.good(op="baseline", handle=handle, mode="eager", precision="strict", calls=2)["ms"]
+
+
 def test_trials_stay_in_place_unless_they_move(judge):
     handle = judge.open(RELU)["handle"]
     places = []

@@ -15,6 +15,7 @@ sys.path.insert(0, str(ROOT / "runtime" / "python"))
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
 from musaref.audit import audit  # noqa: E402
+from musaref.cases import Variant  # noqa: E402
 from musaref.compare import Expected, compare  # noqa: E402
 from musaref.distributions import ORDER, sample  # noqa: E402
 from musaref.errors import TaskError  # noqa: E402
@@ -27,12 +28,12 @@ from reference_client import Runner  # noqa: E402
 HEAD = "import torch\nimport torch.nn as nn\nimport torch.nn.functional as F\n"
 
 
-def task(body, inputs="[torch.rand(4, 8)]", init="[]", constants="", **options):
+def task(body, inputs="[torch.rand(4, 8)]", init="[]", constants="", variant=None, **options):
     """A task whose Model has `body` (methods), with constants before the two functions."""
     code = f"{HEAD}class Model(nn.Module):\n"
     code += "".join(f"    {line}\n" for line in body.strip("\n").split("\n"))
     code += f"{constants}\ndef get_inputs():\n    return {inputs}\ndef get_init_inputs():\n    return {init}\n"
-    return Task(code, "t", Options(**options))
+    return Task(code, "t", Options(inputs=variant, **options))
 
 
 RELU = "def forward(self, x):\n    return torch.relu(x)"
@@ -495,6 +496,170 @@ def test_audit(body, status):
 ])
 def test_computes(body, computes):
     assert task(body).computes == computes
+
+
+# ---- cases ----
+
+CASED = HEAD + "rows = 6\ncolumns = 40\n"
+CASED += "class Model(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.weight = nn.Parameter(torch.randn(columns))\n"
+CASED += "    def forward(self, x):\n        return torch.softmax(x * self.weight, -1)\n"
+CASED += "def get_inputs():\n    return [torch.randn(rows, columns)]\ndef get_init_inputs():\n    return []\n"
+
+
+def cased(code=CASED, set=(), **inputs):
+    return Task(code, "t", Options(set=tuple(set), inputs=Variant.parse(inputs)))
+
+
+def test_cases_are_told():
+    given = [{"name": " unaligned ", "set": {"rows": 7}}, {"name": "far", "values": [100, 101.5]}, {"name": "zero", "values": "zeros", "set": {"rows": 1}},
+             {"name": "t", "layout": "transposed"}, {"name": "h", "dtype": "float16", "values": "large"}, {"name": "none", "set": {"rows": 0}},
+             {"name": "must", "layout": "strided", "required": True}]
+    told = Task(CASED + f"MUSACODER_CASES = {given!r}\n").cases
+    assert told[0] == {"name": "unaligned", "set": {"rows": 7}, "inputs": {}, "counts": True}
+    assert told[1]["inputs"] == {"values": [100.0, 101.5]} and told[4]["inputs"] == {"values": "large", "dtype": "float16"}
+    assert [c["counts"] for c in told] == [True, True, True, False, False, False, True]
+    assert Variant.parse(told[1]["inputs"]) == Variant(values=(100.0, 101.5))
+    assert Task(CASED).cases == []
+
+
+@pytest.mark.parametrize("cases, message", [
+    ('{"rows": 3}', "a list of dicts is wanted, not a dict"),
+    ("[3]", r"\[0\]: a dict is wanted"),
+    ('[{"set": {"rows": 3}}]', r"\[0\]: 'name' is a text"),
+    ('[{"name": " ", "set": {"rows": 3}}]', "'name' is a text"),
+    ('[{"name": "x"}]', "it changes nothing"),
+    ('[{"name": "x", "set": {}}]', "it changes nothing"),
+    ('[{"name": "a", "set": {"rows": 3}}, {"name": "x", "sizes": {"rows": 3}}]', r"\[1\]: unknown key 'sizes'"),
+    ('[{"name": "x", "set": {"rows": -1}}]', "'set' is a dict of constants"),
+    ('[{"name": "x", "set": {"rows": True}}]', "'set' is a dict of constants"),
+    ('[{"name": "x", "set": {"rows": 2.0}}]', "'set' is a dict of constants"),
+    ('[{"name": "x", "set": ["rows"]}]', "'set' is a dict of constants"),
+    ('[{"name": "x", "set": {"row": 2}}]', "no size constant 'row'; it has: columns, rows"),
+    ('[{"name": "x", "values": "huge"}]', "'values' is one of zeros, ones"),
+    ('[{"name": "x", "values": [1]}]', "'values' as a range"),
+    ('[{"name": "x", "values": [2, 1]}]', "'values' as a range"),
+    ('[{"name": "x", "values": [0, float("inf")]}]', "'values' as a range"),
+    ('[{"name": "x", "values": [float("nan"), 1.0]}]', "'values' as a range"),
+    ('[{"name": "x", "values": {}}]', "'values' is one of"),
+    ('[{"name": "x", "values": 3}]', "'values' is one of"),
+    ('[{"name": "x", "layout": "column"}]', "'layout' is one of transposed, strided"),
+    ('[{"name": "x", "layout": ["strided"]}]', "'layout' is one of"),
+    ('[{"name": "x", "dtype": torch.float16}]', "'dtype' is one of float16, bfloat16"),
+    ('[{"name": "x", "dtype": "float64"}]', "'dtype' is one of"),
+    ('[{"name": "x", "layout": "strided", "required": 1}]', "'required' is True or False"),
+    ('[{"name": "x", "set": {"rows": 3}}] * 9', "9 cases, and at most 8"),
+])
+def test_malformed_cases_are_refused(cases, message):
+    with pytest.raises(TaskError, match="MUSACODER_CASES.*" + message) as refused:
+        Task(CASED + f"MUSACODER_CASES = {cases}\n")
+    assert refused.value.status == "invalid_task:interface"
+
+
+@pytest.mark.parametrize("values, holds", [
+    ("zeros", lambda x: (x == 0).all()),
+    ("ones", lambda x: (x == 1).all()),
+    ("negative", lambda x: (x <= 0).all() and x.std() > 0.3),
+    ("large", lambda x: x.abs().max() > 50),
+    ("tiny", lambda x: 0 < x.abs().max() < 1e-3),
+    ([90, 110], lambda x: x.min() >= 90 and x.max() <= 110 and x.std() > 3),
+])
+def test_values_of_a_case(values, holds):
+    t = cased(values=values)
+    for index in range(2):
+        trial = t.trial(index, 5 + index)
+        assert trial.skipped == "" and bool(holds(trial.inputs[0]))
+        good = torch.softmax(trial.inputs[0] * t.reference.module.weight.detach(), -1)
+        assert t.compare(index, good)["pass"] and not t.compare(index, good * 1.001)["pass"]
+    assert torch.equal(t.reference.module.weight, cased().reference.module.weight)
+
+
+def test_values_keep_structure_and_what_does_not_fit_is_told():
+    t = task("def forward(self, x, y):\n    return F.nll_loss(x, y)", "[torch.triu(torch.rand(6, 6)), torch.randint(0, 6, (6,))]",
+             variant=Variant("ones"))
+    x, y = t.trial(0, 3).inputs
+    assert torch.equal(x, torch.triu(torch.ones(6, 6))) and y.dtype == torch.int64
+    assert "not finite on zeros inputs" in task("def forward(self, x):\n    return torch.log(x)", variant=Variant("zeros")).trial(0, 1).skipped
+    far = task("def forward(self, x):\n    return torch.exp(x)", variant=Variant((100.0, 101.0))).trial(0, 1)
+    assert far.skipped.endswith("overflows on 100 to 101 inputs")
+    with pytest.raises(TaskError, match="draws no random"):
+        task(RELU, "[torch.ones(4, 8)]", variant=Variant("zeros"))
+
+
+def test_a_row_of_zeros_finds_the_missing_guard():
+    body = "def forward(self, x):\n    return F.normalize(x, dim=1)"
+    t = task(body, "[torch.randn(20, 200)]")
+    plain = lambda x: x * x.square().sum(1, keepdim=True).rsqrt()  # noqa: E731
+    assert set(judge(t, plain)) == {"ok"}
+    t = task(body, "[torch.randn(20, 200)]", variant=Variant("zeros"))
+    assert judge(t, plain, 2) == ["correctness_error:values"] * 2
+    assert judge(t, lambda x: torch.nn.functional.normalize(x, dim=1), 2) == ["ok", "ok"]
+
+
+@pytest.mark.parametrize("layout, strides", [("transposed", (1, 6)), ("strided", (80, 2))])
+def test_layout_of_a_case(layout, strides, tmp_path):
+    t, own = cased(layout=layout), cased()
+    for index in range(2):
+        x = t.trial(index, 8).inputs[0]
+        assert x.stride() == strides and torch.equal(x, own.trial(index, 8).inputs[0])
+        assert t.compare(index, torch.softmax(x * t.reference.module.weight.detach(), -1), [x])["pass"]
+    # Who takes the memory for a contiguous matrix meets NaN or another order.
+    flat = torch.as_strided(x, (6, 40), (40, 1))
+    assert not t.compare(1, torch.softmax(flat * t.reference.module.weight.detach(), -1))["pass"]
+    writer = FileWriter(str(tmp_path), "x.bin")
+    node = encode(x, writer.place)
+    writer.close()
+    assert torch.equal(decode(node, str(tmp_path)), x)
+    with pytest.raises(TaskError, match="no input of the task can be laid out transposed"):
+        task(RELU, "[torch.rand(8)]", variant=Variant(layout="transposed"))
+    assert task(RELU, "[torch.rand(8)]", variant=Variant(layout="strided")).trial(0, 1).inputs[0].stride() == (2,)
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16"])
+def test_dtype_of_a_case(name):
+    t, own, dtype = cased(dtype=name), cased(), getattr(torch, name)
+    (_, _, weight), = t.reference.state()
+    assert weight.dtype == dtype and torch.equal(weight, own.reference.state()[0][2].to(dtype))
+    for index in range(2):
+        trial = t.trial(index, 9)
+        x = trial.inputs[0]
+        assert x.dtype == dtype and torch.equal(x, own.trial(index, 9).inputs[0].to(dtype))
+        good = torch.softmax(x.float() * weight.float(), -1)
+        assert t.compare(index, good.to(dtype))["pass"]
+        assert t.compare(index, good)["status"] == "correctness_error:dtype"
+        assert t.compare(index, (good * 1.1).to(dtype))["status"] == "correctness_error:values"
+    with pytest.raises(TaskError, match="nothing of the task is float32"):
+        task(RELU, "[torch.rand(4, 8).double()]", variant=Variant(dtype=name))
+
+
+def test_large_values_stay_in_the_range_of_the_dtype():
+    body = "def forward(self, x):\n    return x.square().sum(-1)"
+    t = task(body, "[torch.randn(16, 64)]", variant=Variant("large", "", "float16"))
+    assert t.trial(0, 1).skipped == "" and judge(t, lambda x: x.float().square().sum(-1).half(), 2) == ["ok", "ok"]
+
+
+def test_sizes_of_none():
+    t = cased(set=[("rows", 0)])
+    assert not t.computes and t.input_example[0].shape == (0, 40)
+    assert t.trial(0, 1).skipped == "" and t.compare(0, torch.empty(0, 40))["pass"]
+    assert t.compare(0, torch.empty(1, 40))["status"] == "correctness_error:shape"
+    with pytest.raises(TaskError, match="'rows' must be a positive integer"):
+        Task(CASED, "t", Options(set=(("rows", 0),)))
+
+
+def test_cases_over_the_protocol(tmp_path):
+    runner = Runner(tmp_path)
+    code = CASED + "MUSACODER_CASES = [{'name': 'h', 'dtype': 'float16', 'layout': 'strided', 'values': [2, 3]}]\n"
+    case, = runner.ask(op="open", task="t", code=code)["cases"]
+    opened = runner.ask(op="open", task="t", code=code, set=case["set"], inputs=case["inputs"])
+    assert opened["ok"] and not opened["cached"] and opened["state"][0]["dtype"] == "float16"
+    trial = runner.ask(op="trial", handle=opened["handle"], index=1, seed=4)
+    assert trial["distribution"] == "2 to 3" and trial["inputs"]["items"][0]["strides"] == [80, 2]
+    x = decode(trial["inputs"], str(tmp_path))[0]
+    assert x.dtype == torch.float16 and float(x.min()) >= 2 and float(x.max()) <= 3
+    bad = runner.ask(op="open", task="t", code=code, inputs={"values": "many"})
+    assert bad["status"] == "infra:bad_request" and "'inputs': 'values' is one of" in bad["message"]
+    assert runner.ask(op="open", task="t", code=code, inputs={"kind": 1})["status"] == "infra:bad_request"
+    assert runner.end() == b""
 
 
 # ---- faults ----

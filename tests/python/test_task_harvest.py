@@ -12,7 +12,6 @@ pytest.importorskip("torch")
 from musagraph.cases import propose  # noqa: E402
 from musagraph.harvest import harvest  # noqa: E402
 from musagraph.trace import trace_task  # noqa: E402
-from musaref.errors import TaskError  # noqa: E402
 from musaref.session import Task  # noqa: E402
 
 FILE = '''
@@ -98,8 +97,8 @@ def test_the_reason_is_told():
 
 
 TASK = """import torch
-rows = 32
 columns = 64
+rows = 32
 heads = 4
 class Model(torch.nn.Module):
     def forward(self, x):
@@ -111,17 +110,48 @@ def get_init_inputs():
 """
 
 
+def cases_in(code):
+    space = {}
+    exec(code, space)
+    return space["MUSACODER_CASES"]
+
+
 def test_cases_that_run_are_kept():
     made = propose(TASK, 3)
+    reasons = {d["name"]: d["reason"] for d in made["dropped"]}
     assert "unaligned rows" in made["kept"] and "single rows" in made["kept"]
-    assert "unaligned columns" not in made["kept"], "the view needs a multiple of the heads"
-    assert {d["name"]: d["reason"] for d in made["dropped"]}["unaligned columns"] == "raises TaskError"
-    space = {}
-    exec(made["code"], space)
-    assert [c["name"] for c in space["MUSACODER_CASES"]] == made["kept"]
+    assert reasons["unaligned columns"] == "raises TaskError", "the view needs a multiple of the heads"
+    cases = cases_in(made["code"])
+    assert [c["name"] for c in cases] == made["kept"] and len(cases) == 8
     assert made == propose(TASK, 3)
     assert [c["name"] for c in Task(made["code"]).cases] == made["kept"]
-    for wrong in ('[{"name": "x", "set": {"rows": 0}}]', '[{"set": {"rows": 3}}]', '{"rows": 3}', '[{"name": "x", "set": {}}]'):
-        with pytest.raises(TaskError, match="MUSACODER_CASES"):
-            Task(TASK + f"MUSACODER_CASES = {wrong}\n")
-    assert propose("import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return x\ndef get_inputs():\n    return [torch.rand(3)]\n", 1)["kept"] == []
+    assert propose(made["code"], 4) == {"code": made["code"], "kept": [], "dropped": []}, "who wrote cases keeps them"
+    assert propose("import torch\nclass Model(torch.nn.Module):\n    def forward(self, x):\n        return x\ndef get_inputs():\n    return [torch.arange(1)]\n", 1)["kept"] == []
+
+
+SOFTMAX = TASK.replace("x.view(rows, heads, columns // heads).sum(-1)", "torch.softmax(x, -1)").replace("heads = 4\n", "")
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_cases_are_of_many_kinds(seed):
+    cases = cases_in(propose(SOFTMAX, seed)["code"])
+    assert len(cases) == 8
+    kinds = [next(k for k in ("values", "layout", "dtype", "set") if k in c) for c in cases]
+    assert {kind: kinds.count(kind) for kind in kinds} == {"values": 2, "set": 4, "layout": 1, "dtype": 1}
+    assert {c["name"].split()[0] for c in cases if "set" in c} == {"unaligned", "single", "imbalanced", "empty"}
+    assert cases[0] == {"name": "all zeros", "values": "zeros"}
+    told = Task(SOFTMAX + f"MUSACODER_CASES = {cases!r}\n").cases
+    assert [c["counts"] for c in told] == ["layout" not in c and "dtype" not in c and 0 not in c.get("set", {}).values() for c in cases]
+
+
+def test_the_reason_why_a_case_is_dropped():
+    def dropped(forward, seed=5, top=""):
+        code = SOFTMAX.replace("torch.softmax(x, -1)", forward).replace("class Model", top + "class Model")
+        return {d["name"]: d["reason"] for d in propose(code, seed)["dropped"]}
+    assert dropped("torch.log(x)")["all zeros"] == "gives values that are not finite"
+    assert dropped("x * int.from_bytes(os.urandom(2), 'big')", top="import os\n")["single rows"] == "is not deterministic"
+    # A view of all elements in order exists for every second element of a larger tensor, not for a transposed one.
+    found = [dropped("torch.relu(x.view(-1))", seed).get("transposed") for seed in range(6)]
+    assert "raises TaskError" in found and None in found
+    ones = [dropped("(x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True)", seed) for seed in range(8)]
+    assert all(found["all zeros"] == "gives values that are not finite" for found in ones)

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <future>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "base/files.h"
@@ -46,6 +49,22 @@ TEST(GraphWorker, TasksCannotReachOutAndFaultsAreTheirOwn) {
   }
   auto after = worker().graph(task("return x + 1"));
   EXPECT_TRUE(after) << after.error().message;
+}
+
+TEST(GraphWorker, ProposesUnitTests) {
+  auto cases = worker().cases(task("return x.log()"), 3);
+  ASSERT_TRUE(cases) << cases.error().message;
+  EXPECT_NE(cases->code.find("MUSACODER_CASES = ["), std::string::npos) << cases->code;
+  EXPECT_LE(cases->kept.size(), 8u);
+  auto among = [&](const std::string& name) { return std::find(cases->kept.begin(), cases->kept.end(), name) != cases->kept.end(); };
+  EXPECT_TRUE(among("single rows"));
+  EXPECT_TRUE(among("float16") || among("bfloat16"));
+  EXPECT_FALSE(among("all zeros"));   // the logarithm of zero
+  const std::pair<std::string, std::string> dropped{"all zeros", "gives values that are not finite"};
+  EXPECT_NE(std::find(cases->dropped.begin(), cases->dropped.end(), dropped), cases->dropped.end());
+  auto same = worker().cases(task("return x.log()"), 3);
+  ASSERT_TRUE(same);
+  EXPECT_EQ(same->code, cases->code);
 }
 
 // Two threads, two processes: what one task waits for, another can do meanwhile. One process: the second call waits for the first.

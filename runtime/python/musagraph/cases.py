@@ -1,63 +1,86 @@
-"""Unit tests for a task: sizes and values beside its own, written into its file as MUSACODER_CASES (docs/data.md).
+"""Unit tests for a task: sizes, values, layouts and dtypes beside its own, written into its file as MUSACODER_CASES (docs/data.md).
 
-    propose(code, seed)    # {"code": …, "kept": ["unaligned batch", …], "dropped": [{"name", "reason"}]}
+    propose(code, seed)    # {"code": …, "kept": ["all zeros", …], "dropped": [{"name", "reason"}]}
 
-Each is run in PyTorch twice: one that raises, gives other values the second time, or values that are not finite is dropped. The judge calls a
-verified candidate of such a task again with the sizes of each case (src/judge/judge.cpp, look_at_cases).
+Each is run in PyTorch twice: one that raises, gives other values the second time, or values that are not finite is dropped, and so is one
+from which the judge would learn nothing (the dtype overflows, rounding alone changes the result). The judge calls a verified candidate of
+such a task again with each case (src/judge/judge.cpp, look_at_cases).
 """
 
+import json
 import random
 
 import torch
-from musaref.session import Options, Task
+from musaref.cases import DTYPES, LAYOUTS, MOST, Variant
+from musaref.session import OWN_SEED, Options, Task
 from musaref.source import TaskSource
+from musaref.tree import leaves
 
-MOST = 6
 UNALIGNED = (7, 13, 33, 67, 129)
+LONG, SHORT = 1025, 2
+VALUES = (("all ones", "ones"), ("negative", "negative"), ("large", "large"), ("tiny", "tiny"), ("far from zero", [100.0, 101.0]))
+HEADER = "# What an answer is tried at beside the task's own inputs. Another dtype or layout, or no elements at all, is tried and does not count."
 
 
-def _run(code, sizes):
-    """The reason why a case is no use, or ""."""
+def _reason(code, case):
+    """Why a case is no use, or ""."""
+    sizes = case.get("set", {})
     try:
-        task = Task(code, "case", Options(set=tuple(sorted(sizes.items()))))
-        first, again = (task._run(task.make_inputs("own", 42)[0], 42)[0] for _ in range(2))
-    except Exception as error:  # whatever the task raises at these sizes
+        variant = Variant.parse({k: case[k] for k in ("values", "layout", "dtype") if k in case})
+        task = Task(code, "case", Options(set=tuple(sorted(sizes.items())), inputs=variant))
+        runs = [task._run(task.make_inputs(task.distribution(0), OWN_SEED)[0], OWN_SEED)[0] for _ in range(2)]
+        skipped = task.trial(0, OWN_SEED).skipped
+    except Exception as error:  # whatever the task raises
         return f"raises {type(error).__name__}"
-    for a, b in zip(*([o for o in (out if isinstance(out, (list, tuple)) else [out]) if isinstance(o, torch.Tensor)] for out in (first, again)), strict=False):
+    first, again = ([t for _, t in leaves(run) if isinstance(t, torch.Tensor)] for run in runs)
+    for a, b in zip(first, again, strict=True):
         if not torch.equal(a, b) and not (a.is_floating_point() and torch.equal(torch.nan_to_num(a), torch.nan_to_num(b))):
             return "is not deterministic"
         if a.is_floating_point() and not torch.isfinite(a).all():
             return "gives values that are not finite"
-        if a.numel() == 0:
-            return "gives nothing"
-    return ""
+    if all(t.numel() == 0 for t in first) and 0 not in sizes.values():
+        return "gives nothing"
+    return skipped
+
+
+def _wanted(source, draw):
+    """Cases by kind: a list of lists, those of a kind in the order in which they are worth trying."""
+    sizes = {}
+    for site in source.sites:
+        if site.context == "module" and site.name.isidentifier() and site.value > 1:
+            sizes.setdefault(site.name, site.value)
+    imbalanced = []
+    if len(sizes) > 1:
+        long, short = draw.sample(list(sizes), 2)
+        imbalanced = [{"name": f"imbalanced {a}", "set": {a: LONG, b: SHORT}} for a, b in ((long, short), (short, long))]
+    unaligned = [{"name": f"unaligned {n}", "set": {n: draw.choice([u for u in UNALIGNED if u != sizes[n]])}} for n in sizes]
+    # A row of zeros is what no random draw gives, so it comes first.
+    values = [("all zeros", "zeros"), *draw.sample(VALUES, len(VALUES))]
+    return [[{"name": name, "values": value} for name, value in values],
+            unaligned,
+            [{"name": f"single {n}", "set": {n: 1}} for n in sizes],
+            imbalanced,
+            [{"name": layout, "layout": layout} for layout in draw.sample(LAYOUTS, len(LAYOUTS))],
+            [{"name": dtype, "dtype": dtype} for dtype in draw.sample(tuple(DTYPES), len(DTYPES))],
+            [{"name": f"empty {n}", "set": {n: 0}} for n in sizes]]
 
 
 def propose(code, seed=0):
-    draw = random.Random(seed)
+    """A file that has cases already keeps them as they are."""
     source = TaskSource(code)
-    named = list(dict.fromkeys(s.name for s in source.sites if s.context == "module" and s.name.isidentifier() and s.value > 1))
-    sizes = {n: next(s.value for s in source.sites if s.name == n) for n in named}
-    wanted = []
-    for name in named:
-        wanted.append((f"unaligned {name}", {name: draw.choice([u for u in UNALIGNED if u != sizes[name]])}))
-    for name in named:
-        wanted.append((f"single {name}", {name: 1}))
-    if len(named) > 1:
-        long, short = draw.sample(named, 2)
-        wanted.append((f"imbalanced {long}", {long: 1025, short: 2}))
-        wanted.append((f"imbalanced {short}", {short: 1025, long: 2}))
+    kinds = [] if source.assigned("MUSACODER_CASES") else _wanted(source, random.Random(seed))
     kept, dropped = [], []
-    for name, case in wanted:
-        if len(kept) == MOST:
-            break
-        reason = _run(code, case)
-        if reason:
-            dropped.append({"name": name, "reason": reason})
-        else:
-            kept.append((name, case))
-    text = ""
-    if kept:
-        lines = "".join(f"    {{\"name\": {name!r}, \"set\": {case!r}}},\n".replace("'", '"') for name, case in kept)
-        text = f"\n\n# Sizes that an answer is tried at beside the task's own.\nMUSACODER_CASES = [\n{lines}]\n"
-    return {"code": code.rstrip("\n") + "\n" + text if text else code, "kept": [name for name, _ in kept], "dropped": dropped}
+    while any(kinds) and len(kept) < MOST:      # in each round the first of every kind that can be kept
+        for kind in kinds:
+            while kind and len(kept) < MOST:
+                case = kind.pop(0)
+                reason = _reason(code, case)
+                if not reason:
+                    kept.append(case)
+                    break
+                dropped.append({"name": case["name"], "reason": reason})
+    names = [case["name"] for case in kept]
+    if not kept:
+        return {"code": code, "kept": names, "dropped": dropped}
+    lines = "".join(f"    {json.dumps(case)},\n" for case in kept)
+    return {"code": f"{code.rstrip()}\n\n\n{HEADER}\nMUSACODER_CASES = [\n{lines}]\n", "kept": names, "dropped": dropped}

@@ -19,9 +19,17 @@ OUTLIER = 1000.0        # one in a thousand, at least one; a row's other values 
 OUTLIER_HALF = 32.0
 DENSITY = 0.05          # share of values of the sparse distribution that are not zero
 
+# What a task's case may ask for by name (cases.Variant); a pair (low, high) stands for uniform numbers between the two.
+CASE_VALUES = ("zeros", "ones", "negative", "large", "tiny")
+
 
 def name_of(index):
     return ORDER[index % len(ORDER)]
+
+
+def label(name):
+    """A distribution as text: "large", "1000 to 1001"."""
+    return name if isinstance(name, str) else f"{name[0]:g} to {name[1]:g}"
 
 
 def sample(name, shape, dtype, generator):
@@ -32,14 +40,23 @@ def sample(name, shape, dtype, generator):
     def normal(size):
         return torch.randn(size, dtype=wide, generator=generator, device=generator.device)
 
-    if name == "normal":
+    def uniform(low, high):
+        return torch.rand(shape, dtype=wide, generator=generator, device=generator.device) * (high - low) + low
+
+    if isinstance(name, tuple):
+        values = uniform(*name)
+    elif name == "normal":
         values = normal(shape)
     elif name == "uniform":
-        values = torch.rand(shape, dtype=wide, generator=generator, device=generator.device) * 2 - 1
+        values = uniform(-1, 1)
     elif name == "large":
         values = normal(shape) * (LARGE_HALF if half else LARGE)
     elif name == "tiny":
         values = normal(shape) * TINY
+    elif name in ("zeros", "ones"):
+        values = torch.full(shape, float(name == "ones"), dtype=wide, device=generator.device)
+    elif name == "negative":
+        values = -normal(shape).abs()
     elif name == "sparse_outliers":
         values = normal(shape)
         pick = torch.rand(shape, dtype=torch.float32, generator=generator, device=generator.device)
@@ -63,26 +80,31 @@ def sample(name, shape, dtype, generator):
 _MAKERS = {"rand", "randn", "rand_like", "randn_like", "normal", "uniform_", "normal_"}
 
 
-def fill(out, name, generator, tile):
-    """`sample` into `out`, `tile` elements at a time where that is possible: no temporaries of the size of `out`."""
+def fill(out, name, generator, tile, dtype=None):
+    """`sample` into `out`, `tile` elements at a time where that is possible: no temporaries of the size of `out`.
+
+    `dtype`: what the values are for, where that is not out's own.
+    """
+    dtype = dtype or out.dtype
     if out.numel() <= tile or name == "constant_rows" or not out.is_contiguous():
-        out.copy_(sample(name, out.shape, out.dtype, generator))
+        out.copy_(sample(name, out.shape, dtype, generator))
         return
     flat = out.view(-1)
     for start in range(0, out.numel(), tile):
         part = flat[start:start + tile]
-        part.copy_(sample(name, part.shape, out.dtype, generator))
+        part.copy_(sample(name, part.shape, dtype, generator))
 
 
 class Draw(TorchFunctionMode):
     """While entered, random float tensors with more than one element come from the named distribution.
 
     Only tensors on `device`; larger ones than `tile` elements are filled piece by piece (other values, same distribution).
+    `narrow`: the dtype that float32 inputs will have in the end, which bounds their values.
     """
 
-    def __init__(self, name, seed, device="cpu", tile=1 << 62):
+    def __init__(self, name, seed, device="cpu", tile=1 << 62, narrow=None):
         super().__init__()
-        self.name, self.tile = name, tile
+        self.name, self.tile, self.narrow = name, tile, narrow
         self.device = torch.device(device)
         self.generator = torch.Generator(self.device).manual_seed((seed * 0x9E3779B1 + 0x7F4A7C15) % (1 << 63))
         self.drawn = 0
@@ -94,5 +116,5 @@ class Draw(TorchFunctionMode):
             self.drawn += 1
             if self.name != "own":
                 with torch._C.DisableTorchFunction():
-                    fill(out.detach(), self.name, self.generator, self.tile)
+                    fill(out.detach(), self.name, self.generator, self.tile, self.narrow if out.dtype == torch.float32 else None)
         return out

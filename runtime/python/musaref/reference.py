@@ -77,6 +77,11 @@ def construct(task, args, kwargs, seed):
     return task.Model(*args, **kwargs)
 
 
+def narrow(module, dtype):
+    """float32 parameters and buffers in another dtype, as module.half() has them; everything else stays."""
+    return module._apply(lambda t: t.to(dtype) if t.dtype == torch.float32 else t)
+
+
 class InDouble(TorchFunctionMode):
     """Task code that names a floating dtype itself means float64 here; random numbers are those of the float32 run."""
 
@@ -203,10 +208,10 @@ class Reference:
     """One built module. Every `run` and `gold` begins with the state in which it was built.
 
     It is built on the host under `seed`, whatever it runs on; `device` is where its state goes then (None: nowhere), and
-    `place` makes the context that decides where the tensors go that `forward` makes.
+    `place` makes the context that decides where the tensors go that `forward` makes. `dtype` takes the place of float32 in its state.
     """
 
-    def __init__(self, task, args, kwargs, seed, device=None, place=OnHost):
+    def __init__(self, task, args, kwargs, seed, device=None, place=OnHost, dtype=None):
         self.place = place
         with torch.no_grad(), quiet(), OnHost():
             self.module = construct(task, args, kwargs, seed)
@@ -214,6 +219,8 @@ class Reference:
             raise TypeError("Model(...) is not callable")
         if not isinstance(self.module, torch.nn.Module):
             raise TypeError("Model is not a torch.nn.Module")
+        if dtype is not None:
+            narrow(self.module, dtype)
         self.drew = False
         self.built_state = [(n, "parameter", p.detach().clone()) for n, p in self.module.named_parameters()] + \
                            [(n, "buffer", b.detach().clone()) for n, b in self.module.named_buffers()]

@@ -84,6 +84,7 @@ class Server:
                 "protocol": 1}
 
     def open(self, request):
+        from .cases import Variant
         from .errors import TaskError
         from .session import MEMORY_BUDGET, STATE_SEED, WORK_BUDGET, Options, Task, cache_key
         code = request.get("code")
@@ -97,7 +98,8 @@ class Server:
             work_budget=float(request.get("work_budget") or WORK_BUDGET),
             memory_budget=float(request.get("memory_budget") or MEMORY_BUDGET),
             seed=int(request.get("seed", STATE_SEED)), device=device,
-            device_memory=float(request.get("device_memory") or 0))
+            device_memory=float(request.get("device_memory") or 0),
+            inputs=None if request.get("inputs") is None else Variant.parse(request["inputs"], "'inputs': "))
         if options.scale not in ("auto", "full"):
             raise TaskError("infra:bad_request", f"scale is 'auto' or 'full', not {options.scale!r}")
         key = cache_key(code, options)
@@ -230,13 +232,14 @@ class Server:
         return value
 
     def trial(self, request):
+        from .distributions import label
         from .tree import FileWriter, encode
         task, uid = self._task(request)
         index, seed = self._integer(request, "index"), self._integer(request, "seed") % (1 << 62)
         if task.context is not None:
             return task.lay_trial(index, seed, bool(request.get("move")))
         trial = task.trial(index, seed)
-        reply = {"distribution": trial.distribution, "seed": seed, "skipped": trial.skipped or None, "inputs": None}
+        reply = {"distribution": label(trial.distribution), "seed": seed, "skipped": trial.skipped or None, "inputs": None}
         if not trial.skipped:
             writer = FileWriter(self.run_dir, f"ref_{uid}_trial_{index}.bin")
             reply["inputs"] = encode(trial.inputs, writer.place)

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 import torch
 
 from . import musa_names
+from .cases import OWN, Variant, cases_of
 from .compare import Expected, bitwise_equal, compare
-from .distributions import Draw, name_of
+from .distributions import Draw, label, name_of
 from .errors import TaskError, classify
 from .naive import NaiveSums
 from .reference import Reference, call_get_init_inputs, call_get_inputs, default_dtype, perturbed, seed_all
@@ -44,6 +45,7 @@ class Options:
     seed: int = STATE_SEED
     device: str = "cpu"                  # "cuda", or "host" for the device mode without a GPU (musaref/device)
     device_memory: float = 0.0           # bytes that a task of the device mode may take; 0: a share of the device's
+    inputs: Variant | None = None        # of a case (musaref/cases.py), which may also set sizes to 0
 
 
 def strict_precision():
@@ -58,20 +60,6 @@ def strict_precision():
     torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
     torch.backends.cuda.matmul.allow_fp16_accumulation = False
     torch.set_default_device(None)
-
-
-MAX_CASES = 8
-
-
-def cases_of(task):
-    """The task's own unit tests: MUSACODER_CASES = [{"name": "unaligned rows", "set": {"rows": 33}}, …] (docs/data.md)."""
-    cases = getattr(task, "MUSACODER_CASES", [])
-    good = isinstance(cases, list) and len(cases) <= MAX_CASES and all(
-        isinstance(c, dict) and isinstance(c.get("name"), str) and isinstance(c.get("set"), dict) and c["set"] and
-        all(isinstance(k, str) and type(v) is int and 0 < v < 1 << 40 for k, v in c["set"].items()) for c in cases)
-    if not good:
-        raise TaskError("invalid_task:interface", f"MUSACODER_CASES is a list of at most {MAX_CASES} of {{'name': text, 'set': {{constant: positive integer}}}}")
-    return [{"name": c["name"][:80], "set": c["set"]} for c in cases]
 
 
 class Trial:
@@ -112,11 +100,15 @@ class Task:
         return OnHost()
 
     def draw(self, distribution, seed):
-        return Draw(distribution, seed)
+        return Draw(distribution, seed, narrow=self.variant.torch_dtype)
+
+    def placed(self, inputs):
+        return [t.detach() if isinstance(t, torch.Tensor) else t for t in inputs]
 
     def __init__(self, code, name="task", options=Options()):
         started = time.monotonic()
         self.name, self.options = name, options
+        self.variant = options.inputs or OWN
         strict_precision()
         self.source = TaskSource(code, name)
         self.scaling = Scaling()
@@ -137,7 +129,8 @@ class Task:
             if not keys:
                 known = ", ".join(dict.fromkeys(s.name for s in self.source.sites)) or "none"
                 raise TaskError("invalid_task:set", f"the task file has no size constant '{name}'; it has: {known}")
-            if type(value) is not int or not 0 < value < 1 << 40:
+            least = 1 if self.options.inputs is None else 0
+            if type(value) is not int or not least <= value < 1 << 40:
                 raise TaskError("invalid_task:set", f"'{name}' must be a positive integer, not {value!r}")
             values.update(dict.fromkeys(keys, value))
         return values
@@ -184,12 +177,15 @@ class Task:
             torch.set_default_dtype(torch.float32)
             strict_precision()
             self.init_args, self.init_kwargs = self._stage("get_init_inputs", call_get_init_inputs, self.task)
-        self.cases = cases_of(self.task)
+        self.cases = cases_of(self.task, {name for s in self.source.sites for name in (s.name, s.name.split("[")[0])})
         for name in ("Model", "get_inputs"):
             if not callable(getattr(self.task, name, None)):
                 raise TaskError("invalid_task:interface", f"'{name}' is not callable")
         self.reference = self._stage("Model.__init__", self._reference)
-        inputs, _ = self._stage("get_inputs", self.make_inputs, "own", OWN_SEED)
+        inputs, drawn = self._stage("get_inputs", self.make_inputs, "own", OWN_SEED)
+        unfit = self.variant.unfit(inputs, drawn, [t for _, _, t in self.reference.state()])
+        if unfit:
+            raise TaskError("invalid_task:unsupported", unfit)
         self.trace = Trace()
         with self.trace:
             outputs, after = self._stage("forward", self._run, inputs, OWN_SEED)
@@ -200,7 +196,8 @@ class Task:
             raise TaskError("invalid_task:unsupported", f"a tensor of layout {bad.layout} and dtype {bad.dtype} is not supported")
         self.random = self.reference.drew
         self.mutates = [i for i, (a, b) in enumerate(zip(inputs, after, strict=False)) if isinstance(a, torch.Tensor) and not self.same(a, b)]
-        self.computes = self.trace.computes
+        # From or to no elements there is nothing to compute, and no kernel that has to run.
+        self.computes = self.trace.computes and (self.options.inputs is None or _elements(inputs) > 0 and _elements(outputs) > 0)
         self._keep_examples(inputs, outputs)
 
     def _keep_examples(self, inputs, outputs):
@@ -211,7 +208,7 @@ class Task:
 
     def _reference(self):
         with default_dtype(self.default_dtype):
-            return Reference(self.task, self.init_args, self.init_kwargs, self.options.seed, self.device, self.place)
+            return Reference(self.task, self.init_args, self.init_kwargs, self.options.seed, self.device, self.place, self.variant.torch_dtype)
 
     def _run(self, inputs, seed, change=None, keep=True):
         strict_precision()
@@ -249,12 +246,16 @@ class Task:
         seed_all(seed)
         with torch.no_grad(), quiet(), default_dtype(self.default_dtype), self.place(), draw:
             inputs = call_get_inputs(self.task)
-        return [t.detach() if isinstance(t, torch.Tensor) else t for t in inputs], draw.drawn
+        return self.variant.apply(self.placed(inputs)), draw.drawn
 
     # ---- trials ----
 
+    def distribution(self, index):
+        """Of a trial: by its index, or in every one the values that a case asks for."""
+        return self.variant.values or name_of(index)
+
     def trial(self, index, seed):
-        key = (name_of(index), seed)
+        key = (self.distribution(index), seed)
         trial = self.trials.get(key)
         if trial is None:
             trial = self._make_trial(index, seed)
@@ -269,10 +270,12 @@ class Task:
         while len(self.trials) > 1 and sum(t.bytes() for t in self.trials.values()) > TRIAL_CACHE_BYTES:
             self.trials.popitem(last=False)
 
-    def _make_trial(self, index, seed):
-        name = name_of(index)
+    def _make_trial(self, index, seed, name=None):
+        name = name or self.distribution(index)
         trial = Trial(index, seed, name)
         own = name == "own"
+        if self.variant.values and not own and not self.usual:
+            self._make_trial(0, OWN_SEED, "own")     # tells how large results usually are
         try:
             trial.inputs, drawn = self._stage("get_inputs", self.make_inputs, name, seed)
             if not own and drawn == 0:
@@ -342,11 +345,11 @@ class Task:
                 continue
             if not leaf.gold_finite:
                 if self.finite.get(path, True):
-                    return f"the reference is not finite on {trial.distribution} inputs"
+                    return f"the reference is not finite on {label(trial.distribution)} inputs"
             elif not leaf.eager_finite:
-                return f"{str(leaf.dtype).removeprefix('torch.')} overflows on {trial.distribution} inputs"
+                return f"{str(leaf.dtype).removeprefix('torch.')} overflows on {label(trial.distribution)} inputs"
             if leaf.ill_conditioned(self.usual.get(path, 0.0)):
-                return (f"ill-conditioned on {trial.distribution} inputs: the honest error is {leaf.honest:.3g} "
+                return (f"ill-conditioned on {label(trial.distribution)} inputs: the honest error is {leaf.honest:.3g} "
                         f"of values of {max(leaf.rms, self.usual.get(path, 0.0)):.3g}")
         return ""
 
@@ -421,6 +424,10 @@ class Task:
 
     def bytes(self):
         return 3 * nbytes([t for _, _, t in self.reference.state()]) + sum(t.bytes() for t in self.trials.values())
+
+
+def _elements(tree):
+    return sum(t.numel() for _, t in leaves(tree) if isinstance(t, torch.Tensor))
 
 
 def cache_key(code, options):

@@ -91,15 +91,16 @@ class TaskSource:
         linecache.cache[self.filename] = (len(code), None, code.splitlines(True), self.filename)
         self.functions = {n.name: n for n in self.tree.body if isinstance(n, ast.FunctionDef)}
         self.classes = {n.name: n for n in self.tree.body if isinstance(n, ast.ClassDef)}
-        missing = [n for n in ("get_inputs",) if n not in self.functions and not self._assigned(n)]
-        if "Model" not in self.classes and not self._assigned("Model"):
+        missing = [n for n in ("get_inputs",) if n not in self.functions and not self.assigned(n)]
+        if "Model" not in self.classes and not self.assigned("Model"):
             missing.insert(0, "Model")
         if missing:
             raise TaskError("invalid_task:interface", f"the task file does not define {' and '.join(missing)}")
         self.sites = self._find_sites()
         self.class_reads_globals = bool(self._class_names() & {s.name.split("[")[0] for s in self.sites})
 
-    def _assigned(self, name):
+    def assigned(self, name):
+        """Whether the file gives that name a value, or imports it."""
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store):
                 return True

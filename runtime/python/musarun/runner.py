@@ -160,6 +160,8 @@ class Runner:
         _, more = tree.arguments(request.get("init_kwargs") or {"t": "dict", "keys": [], "items": []})
         self._seed(request["seed"])
         self._model = self._model_class(*args, **kwargs, **more)
+        if request.get("dtype"):
+            self._model = state.narrow(self._model, request["dtype"])
         return {"event": "constructed", "state": state.describe(self._model), "training": bool(self._model.training)}
 
     def _seed(self, seed):

@@ -1,6 +1,7 @@
 """Parameters, buffers and plain tensor attributes of a candidate's module.
 
   describe(module)                  the state list of the `constructed` event
+  narrow(module, "float16")         the module with float32 parameters and buffers in another dtype
   load_reference(module, entries)   copies the reference's values by name, compares by value where names differ
   Snapshot(module).restore()        every call of forward starts from the same state, at the same addresses
 """
@@ -39,6 +40,13 @@ def plain_tensors(module):
 def describe(module):
     return [{"name": name, "kind": kind, "shape": list(tensor.shape), "dtype": dtype_name(tensor.dtype)}
             for name, (kind, tensor) in named_state(module).items()]
+
+
+def narrow(module, dtype):
+    """As the reference's module is converted where a task's case is in another dtype (musaref/reference.py)."""
+    dtype = {"float16": torch.float16, "bfloat16": torch.bfloat16}[dtype]
+    with torch.no_grad():
+        return module._apply(lambda t: t.to(dtype) if t.dtype == torch.float32 else t)
 
 
 def _same_values(reference, candidate):

@@ -49,7 +49,7 @@ class GraphWorker {
   int processes() const;
   // Errors: kInvalidArgument (the task: it raises, has no Model, …), kDeadlineExceeded, kUnavailable (the process cannot be had).
   Result<TaskGraph> graph(const std::string& task_code);
-  // Unit tests for a task: sizes and values that its reference runs on, twice the same.
+  // Unit tests for a task: sizes, values, layouts and dtypes that its reference runs on, twice the same. A file that has some keeps them.
   Result<TaskCases> cases(const std::string& task_code, std::uint64_t seed);
   // nn.Modules of a Python file as task files.
   Result<Harvest> harvest(const std::string& path, const std::string& code);

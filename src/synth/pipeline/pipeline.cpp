@@ -271,7 +271,7 @@ class Maker {
   Status add_cases() {
     if (!config_.cases) return ok();
     for (Entry& entry : entries_) {
-      const std::string key = base::sha256_hex(fmt::format("cases 1|{}|{}", config_.seed, entry.task.code));
+      const std::string key = base::sha256_hex(fmt::format("cases 2|{}|{}", config_.seed, entry.task.code));
       std::string code;
       if (const std::string* text = answers_->find(key)) {
         code = json::parse(*text)["code"];

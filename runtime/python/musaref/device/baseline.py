@@ -14,7 +14,7 @@ import torch
 from timed_loop import TimedLoop
 
 from ..errors import TaskError, TaskTimeout, classify
-from ..reference import _copied, _plain_attributes, clone_tree, construct, default_dtype, seed_all
+from ..reference import _copied, _plain_attributes, clone_tree, construct, default_dtype, narrow, seed_all
 from ..session import strict_precision
 from ..source import quiet
 from ..trace import OnHost
@@ -47,6 +47,8 @@ def built(task):
     if "module" not in task.baselines:
         with torch.no_grad(), quiet(), default_dtype(task.default_dtype), OnHost():
             module = construct(task.task, task.init_args, task.init_kwargs, task.options.seed)
+            if task.variant.dtype:
+                narrow(module, task.variant.torch_dtype)
         module.to(task.device)
         parameters = {id(p) for p in module.parameters()}
         for part in module.modules():
@@ -79,9 +81,9 @@ def precision(kind):
 
 def _sets(task, request):
     """Inputs of one call after the other: as many different ones as fit."""
-    first, _ = task.make_inputs("own", request.seed)
+    first, _ = task.make_inputs(task.distribution(0), request.seed)
     count = max(1, min(request.calls, int(INPUTS_SHARE * task.context.total // max(1, nbytes(first)))))
-    return [first, *(task.make_inputs("own", request.seed + k)[0] for k in range(1, count))]
+    return [first, *(task.make_inputs(task.distribution(0), request.seed + k)[0] for k in range(1, count))]
 
 
 def _copy(source, target):

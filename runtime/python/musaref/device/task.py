@@ -16,7 +16,7 @@ import gpu_vendor
 import torch
 
 from ..compare import _result, compare, form
-from ..distributions import Draw, name_of
+from ..distributions import Draw, label
 from ..errors import TaskError
 from ..naive import NaiveSums
 from ..reference import clone_tree
@@ -182,7 +182,7 @@ class DeviceTask(Task):
         return OnDevice(self.device)
 
     def draw(self, distribution, seed):
-        return Draw(distribution, seed, self.device, tile_of(self.device))
+        return Draw(distribution, seed, self.device, tile_of(self.device), self.variant.torch_dtype)
 
     def _open(self):
         if self.options.scale == "auto":
@@ -209,9 +209,8 @@ class DeviceTask(Task):
                        if isinstance(t, torch.Tensor) and (t.is_floating_point() or t.is_complex())}
         self.input_example, self.output_example = tree_map(shape_only, inputs), tree_map(shape_only, outputs)
 
-    def make_inputs(self, distribution, seed):
-        inputs, drawn = super().make_inputs(distribution, seed)
-        return tree_map(self._here, inputs), drawn
+    def placed(self, inputs):
+        return tree_map(self._here, inputs)
 
     def _here(self, t):
         return t.detach().to(self.device)
@@ -356,7 +355,7 @@ class DeviceTask(Task):
         """The `trial` reply: inputs written, guard zones and output slots poisoned, device idle."""
         self._clear()
         trial = self._inputs_again(self.trial(index, seed))
-        reply = {"distribution": trial.distribution, "seed": seed, "skipped": trial.skipped or None, "inputs": None,
+        reply = {"distribution": label(trial.distribution), "seed": seed, "skipped": trial.skipped or None, "inputs": None,
                  "outputs": None, "arena": None, "gold": trial.gold}
         if trial.skipped:
             return reply
@@ -453,8 +452,8 @@ class DeviceTask(Task):
         """Form and budget of timed calls' results, from the task's own inputs: a DeviceExpected without values, made once."""
         if self.model is None:
             expected = self.trial(0, OWN_SEED).expected
-            self.context.cached.pop((self, (name_of(0), OWN_SEED)), None)
-            self.forget((name_of(0), OWN_SEED))
+            self.context.cached.pop((self, (self.distribution(0), OWN_SEED)), None)
+            self.forget((self.distribution(0), OWN_SEED))
             self.model = expected.without_values()
         return self.model
 
@@ -465,7 +464,7 @@ class DeviceTask(Task):
         self._clear()
         model = self._model()
         seeds = self._seeds(calls, seed)
-        first, _ = self._stage("get_inputs", self.make_inputs, "own", seeds[0])
+        first, _ = self._stage("get_inputs", self.make_inputs, self.distribution(0), seeds[0])
         sets, groups = self._share(calls, first, model.eager)
         arena, plan = self.context.arena, Plan(self.context.shift(move))
         inputs = self._plan_inputs(plan, first)
@@ -479,7 +478,7 @@ class DeviceTask(Task):
         arena.poison(plan, [slot for group in outputs for slot, _ in group])
         trees, used = [], []
         for k in range(sets):
-            made = first if k == 0 else self._stage("get_inputs", self.make_inputs, "own", seeds[k])[0]
+            made = first if k == 0 else self._stage("get_inputs", self.make_inputs, self.distribution(0), seeds[k])[0]
             if k and not self._alike(first, made):
                 break
             self._write(made, places[k])
@@ -544,7 +543,7 @@ class DeviceTask(Task):
         seed = laid.seeds[k % laid.sets]
         outputs = self.timed_results.get(seed)
         if outputs is None:
-            inputs, _ = self._stage("get_inputs", self.make_inputs, "own", seed)
+            inputs, _ = self._stage("get_inputs", self.make_inputs, self.distribution(0), seed)
             outputs, _ = self._stage("forward", self._run, inputs, seed, None, False)
             del inputs
             size = sum(t.numel() * t.element_size() for _, t in leaves(outputs) if isinstance(t, torch.Tensor))
@@ -562,11 +561,11 @@ class DeviceTask(Task):
 
     def _repeatable(self, seed):
         """Whether a seed gives the same inputs each time: scatter and kin need not, on a GPU."""
-        return self.repeats and len({_sum_of(self._stage("get_inputs", self.make_inputs, "own", seed)[0]) for _ in range(3)}) == 1
+        return self.repeats and len({_sum_of(self._stage("get_inputs", self.make_inputs, self.distribution(0), seed)[0]) for _ in range(3)}) == 1
 
     def _place_unchanged(self, laid, calls, reply):
         seed = laid.seeds[(calls - 1) % laid.sets]
-        inputs, _ = self._stage("get_inputs", self.make_inputs, "own", seed)
+        inputs, _ = self._stage("get_inputs", self.make_inputs, self.distribution(0), seed)
         now = self._inputs_now(inputs, laid.inputs)
         for (path, a), (_, b) in zip(leaves(inputs), leaves(now), strict=True):
             if isinstance(a, torch.Tensor) and not same(a, b):
