@@ -172,7 +172,7 @@ Result<Child> Child::start(const SubprocessOptions& options) {
     child.in_ = std::move(pipe.second);
     fds.in = in_end.get();
   }
-  {
+  if (!options.discard_output) {
     MC_ASSIGN_OR_RETURN(auto pipe, make_pipe());
     child.out_ = std::move(pipe.first);
     out_end = std::move(pipe.second);
@@ -180,6 +180,8 @@ Result<Child> Child::start(const SubprocessOptions& options) {
   }
   if (options.inherit_stderr) {
     fds.err = 2;
+  } else if (options.discard_output) {
+    fds.err = null.get();
   } else if (options.merge_stderr) {
     fds.err = out_end.get();
   } else {

@@ -46,6 +46,8 @@ struct SubprocessOptions {
   std::size_t output_limit = 1u << 20;       // bytes kept of stdout and of stderr each; the rest is read and dropped
   bool merge_stderr = false;                 // stderr into stdout, in order
   bool inherit_stderr = false;               // the parent's stderr
+  bool discard_output = false;               // Child only: stdout, and stderr where not inherited, go to /dev/null. A pipe that
+                                             // nobody reads would stop the child when it is full
   std::vector<std::pair<int, int>> fds{};    // {parent descriptor, number in the child}; all others are closed
   int socket_at = -1;                        // Child only: one end of a new socket pair at this number
   double timeout_s = 60;                     // run() only

@@ -161,6 +161,7 @@ struct ZygoteClient::Impl {
     spawn.env.insert(spawn.env.end(), options.environment.begin(), options.environment.end());
     spawn.socket_at = 3;
     spawn.inherit_stderr = true;
+    spawn.discard_output = true;
     MC_ASSIGN_OR_RETURN(base::Child started, base::Child::start(spawn));
     base::JsonLines channel(started.take_socket(), kZygoteBytes);
     Result<json> first = channel.read(Deadline::in(options.start_timeout_s));

@@ -51,6 +51,15 @@ TEST(GraphWorker, TasksCannotReachOutAndFaultsAreTheirOwn) {
   EXPECT_TRUE(after) << after.error().message;
 }
 
+// More than a pipe holds: nobody reads what tasks and torch say while they run.
+TEST(GraphWorker, TalkativeTasksAreNotHeldUp) {
+  const std::string says = "import sys; sys.stderr.write('e' * 300000); sys.stderr.flush(); print('o' * 300000)";
+  for (int i = 0; i < 2; ++i) {
+    auto graph = worker().graph(task("return x + " + std::to_string(i + 2), says));
+    EXPECT_TRUE(graph) << graph.error().message;
+  }
+}
+
 TEST(GraphWorker, ProposesUnitTests) {
   auto cases = worker().cases(task("return x.log()"), 3);
   ASSERT_TRUE(cases) << cases.error().message;

@@ -61,6 +61,7 @@ struct Runner {
     spawn.env = {"PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8", "HOME=/tmp", "PYTHONHASHSEED=0", "OMP_NUM_THREADS=1", "MKL_NUM_THREADS=1", "CUDA_VISIBLE_DEVICES=", "TORCHINDUCTOR_CACHE_DIR=/tmp"};
     spawn.socket_at = 3;
     spawn.inherit_stderr = std::getenv("MUSACODER_GRAPH_DEBUG") != nullptr;
+    spawn.discard_output = true;
     MC_ASSIGN_OR_RETURN(base::Child started, base::Child::start(spawn));
     lines.emplace(started.take_socket(), kLineBytes);
     child.emplace(std::move(started));

@@ -88,6 +88,7 @@ Result<std::unique_ptr<ControlClient>> ControlClient::start(const std::string& s
                   "--max-seconds", fmt::format("{}", options.max_seconds)};
   process.fds = {{remote[0].get(), 3}, {remote[1].get(), 4}};
   process.inherit_stderr = true;
+  process.discard_output = true;
   MC_ASSIGN_OR_RETURN(impl->child, base::Child::start(process));
   return std::unique_ptr<ControlClient>(new ControlClient(std::move(impl)));
 }
