@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <regex>
+#include <set>
 
 #include "synth/tasks/tasks.h"
 #include "synth/teacher/derivation.h"
@@ -84,6 +86,39 @@ TEST(ProgramTeacher, SaysWhatItCannotDo) {
   EXPECT_NE(refused.error().message.find("sum"), std::string::npos);
 }
 
+// A parameter of a kernel that its body declares again, which nvcc refuses; "" where there is none.
+std::string declared_twice(const std::string& file) {
+  static const std::regex kernel(R"(__global__ void[^(]*?(\w+)\(([^)]*)\)\s*\{)"), parameter(R"((\w+)\s*(?:,|$))"),
+      local(R"((?:float|double|int|long long|bool|unsigned|auto|__half|half)\s+(\w+)\s*(?:=|;|\[))");
+  for (auto it = std::sregex_iterator(file.begin(), file.end(), kernel); it != std::sregex_iterator(); ++it) {
+    const std::string parameters = (*it)[2];
+    std::set<std::string> names;
+    for (auto one = std::sregex_iterator(parameters.begin(), parameters.end(), parameter); one != std::sregex_iterator(); ++one) names.insert((*one)[1]);
+    std::size_t end = static_cast<std::size_t>(it->position() + it->length());
+    const std::size_t begin = end;
+    for (int depth = 1; depth > 0 && end < file.size(); ++end) depth += file[end] == '{' ? 1 : file[end] == '}' ? -1 : 0;
+    const std::string body = file.substr(begin, end - begin);
+    for (auto one = std::sregex_iterator(body.begin(), body.end(), local); one != std::sregex_iterator(); ++one)
+      if (names.count((*one)[1])) return (*it)[1].str() + ": " + (*one)[1].str();
+  }
+  return "";
+}
+
+// What a row is divided by has another name than the sizes that tasks have.
+TEST(ProgramTeacher, NormalisesAlongADimensionCalledLength) {
+  GraphBuilder b;
+  b.output(b.op("normalize", {b.input("x", DType::kF32, {b.dim("batch_size", 6), b.dim("channels", 48), b.dim("length", 200)})}, {{"dim", 1}}));
+  const Graph graph = *b.build();
+  for (const auto styles : {ProgramTeacher::Styles::kAll, ProgramTeacher::Styles::kOne}) {
+    ProgramTeacher teacher(styles);
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+      const auto answers = teacher.answer({"", graph}, {.seed = seed, .most = 2});
+      ASSERT_TRUE(answers) << answers.error().message;
+      for (const Answer& answer : *answers) EXPECT_EQ(declared_twice(answer.file), "") << answer.file;
+    }
+  }
+}
+
 // Regions of drawn graphs whose epilogue reads the anchor's input again, or what the prologue computed.
 TEST(ProgramTeacher, AnswersRandomGraphs) {
   ProgramTeacher teacher;
@@ -91,7 +126,8 @@ TEST(ProgramTeacher, AnswersRandomGraphs) {
     const auto task = random_task(seed);
     if (!task) continue;
     const auto answers = teacher.answer({task->file, task->graph}, {.seed = seed, .most = 3, .derive = true});
-    EXPECT_TRUE(answers.has_value()) << seed << ": " << answers.error().message;
+    ASSERT_TRUE(answers.has_value()) << seed << ": " << answers.error().message;
+    for (const Answer& answer : *answers) EXPECT_EQ(declared_twice(answer.file), "") << seed;
   }
 }
 
@@ -108,6 +144,7 @@ TEST(Derivation, AgreesForEveryArchetype) {
       const auto answers = teacher.answer({task->file, task->graph}, {.seed = seed, .most = 2, .derive = true});
       ASSERT_TRUE(answers.has_value()) << archetype.name << " " << seed << ": " << answers.error().message;
       for (const Answer& answer : *answers) {
+        EXPECT_EQ(declared_twice(answer.file), "") << archetype.name << " " << seed;
         const Status agrees = check_derivation(derivation_text(task->graph, answer.kernels, seed), task->graph, answer.file);
         EXPECT_FALSE(agrees.has_value() && answer.derivation.empty());
         // Host code of heavy operators may have forms that the walk does not know; what it can follow must agree.

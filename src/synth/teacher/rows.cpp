@@ -41,8 +41,8 @@ Result<Formula> formula_of(const Node& node, Way way) {
     const double p = node.number("p", 2);
     if (p != 1 && p != 2) return fail(Code::kUnsupported, "normalize of order {}", p);
     const std::string least = Writer::number(DType::kF32, node.number("eps", 1e-12));
-    f.phases = {{sum_of("length", p == 1 ? "fabsf(VALUE)" : "VALUE * VALUE", p == 1 ? "sum of absolute values" : "sum of squares"),
-                 fmt::format("const float divisor = fmaxf({}, {});\n", p == 1 ? "length" : "sqrtf(length)", least)}};
+    f.phases = {{sum_of("norm_sum", p == 1 ? "fabsf(VALUE)" : "VALUE * VALUE", p == 1 ? "sum of absolute values" : "sum of squares"),
+                 fmt::format("const float divisor = fmaxf({}, {});\n", p == 1 ? "norm_sum" : "sqrtf(norm_sum)", least)}};
     f.result = "VALUE / divisor";
     return f;
   }
