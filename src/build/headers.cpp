@@ -68,6 +68,28 @@ bool names_torch(std::string_view message) {
   return false;
 }
 
+// What does not convert into these behind the slim headers does not behind torch's own: the slim classes have all of
+// their constructors and conversions.
+bool converts_alike(const std::string& target) {
+  static const std::vector<std::string_view> kClasses = {"at::Tensor", "c10::ArrayRef", "c10::IntArrayRef", "at::IntArrayRef", "std::"};
+  static const std::unordered_set<std::string_view> kBuiltIn = {"const", "unsigned", "signed", "bool", "char", "short", "int", "long", "float", "double", "void",
+                                                               "size_t", "int32_t", "int64_t", "uint8_t", "uint32_t", "uint64_t"};
+  for (std::string_view name : kClasses)
+    if (target.starts_with(name) && (name.ends_with(':') || target.size() == name.size() || !is_word_char(target[name.size()]))) return true;
+  bool built_in = true;
+  each_word(target, [&](std::string_view word) { built_in = built_in && kBuiltIn.count(word) > 0; });
+  return built_in;
+}
+
+// A conversion, a constructor's arguments, or a function with no one signature, and none of it is a matter of headers.
+bool is_mismatch(const std::string& message, const std::vector<std::string>& parts) {
+  if (has(message, "<unresolved overloaded function type>") || has(message, "(*)(...)") || message.starts_with("return-statement")) return true;
+  for (std::string_view begin : {"no suitable conversion function from", "no suitable user-defined conversion from", "no suitable constructor exists to convert",
+                                 "no instance of constructor"})
+    if (message.starts_with(begin)) return !parts.empty() && converts_alike(parts.back());
+  return false;
+}
+
 }  // namespace
 
 struct TorchNames::Impl {
@@ -133,6 +155,7 @@ std::string lacking_in_slim(const std::vector<Diagnostic>& diagnostics, TorchNam
     // A missing definition cannot be declared by other headers either.
     if (d.kind == "syntax" || d.kind == "ptxas" || d.kind == "link" || !names_torch(d.message)) continue;
     std::vector<std::string> parts = quoted_parts(d.message);
+    if (is_mismatch(d.message, parts)) continue;
     // The last name is the one that is missing: class "at::Tensor" has no member "foo".
     for (auto it = parts.rbegin(); it != parts.rend(); ++it) {
       std::string last;

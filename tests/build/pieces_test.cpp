@@ -165,6 +165,23 @@ TEST_F(FakeTorch, FallsBackOnlyForWhatTorchReallyHas) {
   EXPECT_EQ(lacking("mold: error: undefined symbol: fancy_method(at::Tensor)\n"), "");
 }
 
+// The words are torch's, but no header makes these right: 39 % of the time of judging a small model's answers went there.
+TEST_F(FakeTorch, ConversionsAreNoMatterOfHeaders) {
+  (void)base::write_file(dir.file("torch/include/ATen/Words.h"), "int float const vector Tensor ArrayRef TensorOptions options S module_ def std at c10 pybind11 void SignatureOf\n");
+  for (const char* message : {"cuda_sources[0](1): error: no suitable conversion function from \"at::Tensor\" to \"int\" exists\n",
+                              "cuda_sources[0](1): error: no suitable conversion function from \"at::Tensor\" to \"const float *\" exists\n",
+                              "cuda_sources[0](1): error: no suitable user-defined conversion from \"at::Tensor\" to \"std::vector<at::Tensor, std::allocator<at::Tensor>>\" exists\n",
+                              "cuda_sources[0](1): error: no suitable constructor exists to convert from \"float\" to \"at::Tensor\"\n",
+                              "cuda_sources[0](1): error: no instance of constructor \"c10::ArrayRef<T>::ArrayRef [with T=int64_t]\" matches the argument list\n",
+                              "cuda_sources[0](1): error: no instance of constructor \"at::Tensor::Tensor\" matches the argument list\n",
+                              "functions:1:2: error: return-statement with no value, in function returning 'at::Tensor' [-fpermissive]\n",
+                              "functions:1:2: error: no matching function for call to 'pybind11::module_::def(const char [15], <unresolved overloaded function type>, const char [15])'\n",
+                              "functions:1:2: error: incomplete type 'S' {aka 'musacoder::bind::SignatureOf<at::Tensor (*)(...), void>'} used in nested name specifier\n"})
+    EXPECT_EQ(lacking(message), "") << message;
+  // Options have more constructors than the slim ones.
+  EXPECT_NE(lacking("cuda_sources[0](1): error: no suitable constructor exists to convert from \"int\" to \"at::TensorOptions\"\n"), "");
+}
+
 TEST(Cache, RoundTripAndDamage) {
   auto dir = base::TempDir::create("cache");
   ASSERT_TRUE(dir);

@@ -129,6 +129,23 @@ TEST(PrintTask, WritesTheConstructorThatTheGraphAsksFor) {
   EXPECT_EQ(init_text(graph).arguments, ", in_channels, out_channels, kernel_size, stride, bias, dim=1");
 }
 
+// A pool's arguments go to the member; whether the model keeps them as well is a matter of style.
+TEST(PrintTask, KeepsWhatForwardReads) {
+  GraphBuilder b;
+  const int x = b.input("x", DType::kF32, {b.dim("batch_size", 2), b.dim("channels", 3), b.dim("height", 16), b.dim("width", 16)});
+  b.output(b.op("max_pool2d", {x}, {{"kernel_size", Attr::named("kernel_size", std::int64_t{3})}}));
+  const Graph graph = *b.build();
+  const std::string keeps = "        self.kernel_size = kernel_size\n";
+  for (const auto& [calls, seed, kept] : {std::tuple{PrintStyle::Calls::kMembers, 1, false}, {PrintStyle::Calls::kMembers, 4, true}, {PrintStyle::Calls::kFunctional, 1, true}}) {
+    PrintStyle style;
+    style.calls = calls;
+    style.seed = static_cast<std::uint64_t>(seed);
+    const std::string file = print_task(graph, style, "A test.");
+    EXPECT_EQ(file.find(keeps) != std::string::npos, kept) << file;
+  }
+  EXPECT_NE(init_text(graph).body.find("self.kernel_size = kernel_size"), std::string::npos);
+}
+
 TEST(Variants, SurroundKeepsWhatStoodThere) {
   int changed = 0;
   for (std::uint64_t seed = 0; seed < 40; ++seed) {

@@ -261,7 +261,9 @@ class Printer {
   std::string model_text(std::string_view summary) {
     const std::string forward = forward_text();
     std::string setup = state_text();
-    for (const std::string& name : members_) setup += fmt::format("        self.{} = {}\n", name, name);
+    // What only nn members are made of is mostly not kept by the model itself.
+    for (const std::string& name : members_)
+      if (style_.seed % 4 == 0 || reads_member(forward, name)) setup += fmt::format("        self.{} = {}\n", name, name);
     for (const auto& [member, text] : stateless_) setup += fmt::format("        self.{} = {}\n", member, text);
     std::string text = "class Model(nn.Module):\n";
     if (style_.docstring_in_class) text += fmt::format("    \"\"\"\n    {}\n    \"\"\"\n\n", summary);
@@ -270,6 +272,15 @@ class Printer {
                           style_.old_super ? "super(Model, self).__init__()" : "super().__init__()", setup);
     }
     return text + forward;
+  }
+
+  static bool reads_member(const std::string& text, const std::string& name) {
+    const std::string wanted = "self." + name;
+    for (std::size_t at = 0; (at = text.find(wanted, at)) != std::string::npos; at += wanted.size()) {
+      const char next = at + wanted.size() < text.size() ? text[at + wanted.size()] : '\0';
+      if (std::isalnum(static_cast<unsigned char>(next)) == 0 && next != '_') return true;
+    }
+    return false;
   }
 
   std::string forward_text() {
