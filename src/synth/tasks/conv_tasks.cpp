@@ -39,7 +39,8 @@ struct ConvForm {
   bool transposed = false, plain = false;  // plain: stride 1 and no dilation
 };
 
-// A convolution as a member of __init__; its result.
+// A convolution as a member of __init__; its result. Two of five have no bias, whatever follows: a file for one with a bias, given one
+// without, hands None to its kernel.
 int conv(GraphBuilder& b, Seeded& draw, const ConvForm& form, int x, const Dim& in, const Dim& out, const char* name, bool bias = true) {
   const std::int64_t kernel = form.axes == 3 ? draw.choose({2, 3, 3}) : draw.choose({3, 3, 5, 1, 2});
   Attrs args{{"in_channels", Attr::of(in)}, {"out_channels", Attr::of(out)}, {"kernel_size", Attr::named("kernel_size", kernel)}};
@@ -49,7 +50,7 @@ int conv(GraphBuilder& b, Seeded& draw, const ConvForm& form, int x, const Dim& 
   if (draw.chance(0.5) && one_number) args["padding"] = kernel / 2 == 0 ? std::int64_t{1} : kernel / 2;
   if (!form.plain && draw.chance(0.2)) args["dilation"] = 2;
   if (form.transposed && args.count("stride") != 0 && draw.chance(0.4) && std::holds_alternative<std::int64_t>(args["stride"].value)) args["output_padding"] = 1;
-  if (!bias) args["bias"] = false;
+  if (!bias || draw.chance(0.4)) args["bias"] = false;
   return b.module(name, conv_kind(form.axes, form.transposed), conv_op(form.axes, form.transposed), {x}, args);
 }
 
