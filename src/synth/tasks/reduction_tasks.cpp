@@ -28,8 +28,8 @@ Attrs axes_of(Seeded& draw, int rank, bool one, std::string& said) {
     attrs["dim"] = tail ? std::vector<std::int64_t>{rank - 2, rank - 1} : std::vector<std::int64_t>{0, rank - 1};
     said += tail ? " over the last two axes" : " over the first and the last axis";
   } else {
-    const std::int64_t dim = draw.chance(0.5) ? -1 : draw.between(0, rank - 1);
-    attrs["dim"] = draw.chance(0.25) ? Attr::named("dim", dim) : Attr(dim);
+    const std::int64_t dim = draw.chance(0.35) ? -1 : draw.between(0, rank - 1);
+    attrs["dim"] = draw.chance(0.5) ? Attr::named("dim", dim) : Attr(dim);
     said += dim == -1 ? " over the last axis" : fmt::format(" over axis {}", dim);
   }
   if (draw.chance(0.45)) attrs["keepdim"] = true;
