@@ -201,7 +201,8 @@ void sequence(GraphBuilder& b, Seeded& draw, std::string& text) {
     case 3:
       b.output(sequence);
       b.output(state);
-      text += ": its outputs and its last hidden state";
+      if (lstm && draw.chance(0.4)) b.output(cell);
+      text += ": its outputs and its last state";
       break;
     case 6:
       b.output(cell);
@@ -215,9 +216,9 @@ void sequence(GraphBuilder& b, Seeded& draw, std::string& text) {
 
 // Heads of self-attention: nn.MultiheadAttention, or the same by hand with one projection for queries, keys and values.
 void self_attention(GraphBuilder& b, Seeded& draw, std::string& text) {
-  const std::int64_t heads = draw.choose({1, 2, 3, 4, 8});
+  const std::int64_t heads = draw.choose({2, 3, 4, 8});
   const bool module = draw.chance(0.7), batch_first = !module || draw.chance(0.65), bias = draw.chance(0.8);
-  const Dim batch = b.dim("batch_size", draw.choose({1, 2, 4, 5, 8})), length = b.dim("seq_len", draw.choose({10, 16, 24, 32, 49, 64}));
+  const Dim batch = b.dim("batch_size", draw.choose({2, 3, 4, 5, 8})), length = b.dim("seq_len", draw.choose({10, 16, 24, 32, 49, 64}));
   const Dim width = b.dim("embed_dim", heads * draw.choose({4, 8, 10, 16, 32}));
   const Attr count = Attr::named("num_heads", heads);
   const int x = b.input("x", DType::kF32, batch_first ? std::vector<Dim>{batch, length, width} : std::vector<Dim>{length, batch, width});
