@@ -13,6 +13,7 @@
 #include "synth/graph/python_text.h"
 #include "synth/tasks/tasks.h"
 #include "synth/tasks/variants.h"
+#include "synth/teacher/lower.h"
 
 namespace musacoder::synth {
 namespace {
@@ -241,6 +242,202 @@ for task in json.load(sys.stdin):
 print("\n".join(faults))
 )";
   const auto result = base::run({.argv = {python, "-c", script}, .stdin_text = tasks.dump(), .timeout_s = 240});
+  ASSERT_TRUE(result.has_value()) << result.error().message;
+  EXPECT_TRUE(result->exit.ok()) << result->err;
+  EXPECT_EQ(result->out, "\n");
+}
+
+// Nodes and wiring, for an interpreter that shares nothing with print.cpp.
+nlohmann::json graph_json(const Graph& graph) {
+  nlohmann::json values = nlohmann::json::array(), nodes = nlohmann::json::array();
+  for (const Value& v : graph.values)
+    values.push_back({{"name", v.name}, {"sizes", v.type.sizes()}, {"state", v.source == Source::kParameter || v.source == Source::kBuffer}});
+  for (const Node& n : graph.nodes) {
+    nlohmann::json attrs = nlohmann::json::object();
+    for (const auto& [name, attr] : n.attrs) attrs[name] = std::visit([](const auto& value) { return nlohmann::json(value); }, attr.value);
+    nodes.push_back({{"op", n.op}, {"inputs", n.inputs}, {"outputs", n.outputs}, {"attrs", attrs}});
+  }
+  return {{"values", values}, {"nodes", nodes}, {"inputs", graph.inputs}, {"outputs", graph.outputs}};
+}
+
+// The gates by their formulas, heads one at a time: nothing of torch.nn. In float64, with random parameters, for a new module's attention biases
+// are zero.
+const char* const kInterpreter = R"(
+import json, sys, torch
+torch.set_num_threads(1)
+F = torch.nn.functional
+
+def recurrence(kind, gates, w, b, state, batch_first):
+    if not batch_first: gates = gates.transpose(0, 1)
+    size = w.shape[1]
+    zero = torch.zeros(gates.shape[0], size, dtype=gates.dtype)
+    h, c = (state + [zero, zero])[:2]
+    steps = []
+    for x in gates.unbind(1):
+        own = h @ w.T + (0 if b is None else b)
+        if kind == "gru":
+            (xr, xz, xn), (hr, hz, hn) = x.split(size, 1), own.split(size, 1)
+            r, z = torch.sigmoid(xr + hr), torch.sigmoid(xz + hz)
+            h = (1 - z) * torch.tanh(xn + r * hn) + z * h
+        else:
+            i, f, g, o = (x + own).split(size, 1)
+            c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+            h = torch.sigmoid(o) * torch.tanh(c)
+        steps.append(h)
+    y = torch.stack(steps, 1)
+    return y if batch_first else y.transpose(0, 1), h, c
+
+def recurrent(kind, v, a):
+    x, each, layers = v[0], (4 if a.get("bias", True) else 2), a.get("num_layers", 1)
+    state, weights = v[1:len(v) - each * layers], v[len(v) - each * layers:]
+    hs, cs = [], []
+    for l in range(layers):
+        w = weights[each * l:each * (l + 1)]
+        gates = x @ w[0].T + (w[2] if each == 4 else 0)
+        x, h, c = recurrence(kind, gates, w[1], w[3] if each == 4 else None, [s[l] for s in state], a.get("batch_first", False))
+        hs.append(h)
+        cs.append(c)
+    return [x, torch.stack(hs)] + ([torch.stack(cs)] if kind == "lstm" else [])
+
+def layer(kind, v, a):
+    b = v[2] if len(v) > 2 and v[2].dim() == 1 else None
+    y, _, c = recurrence(kind, v[0], v[1], b, v[2 if b is None else 3:], a["batch_first"])
+    return [y, c] if kind == "lstm" else [y]
+
+def heads(v, a):
+    q, k, value, w = v[:4]
+    bias = a.get("bias", True)
+    b, out, out_b = (v[4], v[5], v[6]) if bias else (None, v[4], 0)
+    if not a.get("batch_first", False): q, k, value = q.transpose(0, 1), k.transpose(0, 1), value.transpose(0, 1)
+    e = q.shape[2]
+    d = e // a["num_heads"]
+    bs = b.split(e) if bias else (0, 0, 0)
+    q, k, value = (x @ p.T + c for x, p, c in zip((q, k, value), w.split(e), bs))
+    parts = [torch.softmax(q[..., i:i + d] @ k[..., i:i + d].transpose(1, 2) / d ** 0.5, -1) @ value[..., i:i + d] for i in range(0, e, d)]
+    y = torch.cat(parts, 2) @ out.T + out_b
+    return y if a.get("batch_first", False) else y.transpose(0, 1)
+
+OPS = {
+    "gru": lambda v, a: recurrent("gru", v, a), "lstm": lambda v, a: recurrent("lstm", v, a), "multi_head_attention": heads,
+    "gru_layer": lambda v, a: layer("gru", v, a), "lstm_layer": lambda v, a: layer("lstm", v, a),
+    "linear": lambda v, a: v[0] @ v[1].T + (v[2] if len(v) > 2 else 0), "select": lambda v, a: v[0].select(a["axis"], a["index"]),
+    "stack": lambda v, a: torch.stack(v, a["dim"]), "unsqueeze": lambda v, a: v[0].unsqueeze(a["dim"]),
+    "chunk": lambda v, a: list(v[0].chunk(a["chunks"], a["dim"])), "unflatten": lambda v, a: v[0].unflatten(a["dim"], (a["parts"], -1)),
+    "transpose": lambda v, a: v[0].transpose(a["dim0"], a["dim1"]), "permute": lambda v, a: v[0].permute(a["dims"]),
+    "contiguous": lambda v, a: v[0].contiguous(), "flatten": lambda v, a: v[0].flatten(a["start_dim"]),
+    "matmul": lambda v, a: v[0] @ v[1], "add": lambda v, a: v[0] + v[1], "div": lambda v, a: v[0] / a["scalar"],
+    "softmax": lambda v, a: torch.softmax(v[0], a["dim"]),
+    "layer_norm": lambda v, a: F.layer_norm(v[0], v[1].shape, v[1], v[2], a.get("eps", 1e-5)),
+    "scaled_dot_product_attention": lambda v, a: torch.softmax(v[0] @ v[1].transpose(-2, -1) / v[0].shape[-1] ** 0.5, -1) @ v[2],
+}
+
+def evaluate(graph, inputs, state):
+    known = dict(zip(graph["inputs"], inputs))
+    known.update((i, state[v["name"]]) for i, v in enumerate(graph["values"]) if v["state"])
+    for n in graph["nodes"]:
+        out = OPS[n["op"]]([known[i] for i in n["inputs"]], n["attrs"])
+        known.update(zip(n["outputs"], out if isinstance(out, list) else [out]))
+    for i in known:
+        assert list(known[i].shape) == graph["values"][i]["sizes"], f"value {i} is {known[i].shape}"
+    return [known[i] for i in graph["outputs"]]
+
+faults = []
+for task in json.load(sys.stdin):
+    try:
+        space = {}
+        exec(compile(task["file"], task["name"], "exec"), space)
+        torch.manual_seed(7)
+        model = space["Model"](*space["get_init_inputs"]()).double()
+        with torch.no_grad():
+            for p in model.parameters(): p.copy_(torch.randn_like(p) * 0.4)
+            inputs = [x.double() for x in space["get_inputs"]()]
+            wanted = model(*inputs)
+            wanted = list(wanted) if isinstance(wanted, (tuple, list)) else [wanted]
+            for form in ("graph", "lowered"):
+                got = evaluate(task[form], inputs, model.state_dict())
+                if len(got) != len(wanted) or not all(a.shape == b.shape and torch.allclose(a, b, rtol=1e-9, atol=1e-9) for a, b in zip(got, wanted)):
+                    faults.append(f"{task['name']}: the {form} means something else than\n{task['file']}")
+    except Exception as e:
+        faults.append(f"{task['name']}: {type(e).__name__}: {e}\n{task['file']}")
+print("\n".join(faults))
+)";
+
+struct Call {
+  std::string op;
+  bool batch_first, bias, given;
+  std::int64_t layers;
+};
+
+// A recurrent layer with all its results, from a state that is given or zero; attention to itself, or to what is given.
+Graph call_graph(const Call& c) {
+  GraphBuilder b;
+  const bool heads = c.op == "multi_head_attention", lstm = c.op == "lstm";
+  const Dim batch = b.dim("batch_size", 3), length = b.dim("seq_len", 5), in = b.dim(heads ? "embed_dim" : "input_size", 12);
+  const auto sequence = [&](const char* name, const Dim& steps) {
+    return b.input(name, DType::kF32, c.batch_first ? std::vector<Dim>{batch, steps, in} : std::vector<Dim>{steps, batch, in});
+  };
+  const int x = sequence("x", length);
+  Attrs args{{"bias", c.bias}, {"batch_first", c.batch_first}};
+  if (heads) {
+    args["embed_dim"] = Attr::of(in);
+    args["num_heads"] = Attr::named("num_heads", std::int64_t{3});
+    const int other = c.given ? sequence("memory", b.dim("memory_len", 4)) : x;
+    b.output(b.module("attn", "MultiheadAttention", c.op, {x, other, other}, args));
+    return *b.build();
+  }
+  const Dim hidden = b.dim("hidden_size", 7);
+  args["input_size"] = Attr::of(in);
+  args["hidden_size"] = Attr::of(hidden);
+  args["num_layers"] = c.layers;
+  std::vector<int> inputs{x};
+  if (c.given) inputs.push_back(b.input("h0", DType::kF32, {literal(c.layers), batch, hidden}));
+  if (c.given && lstm) inputs.push_back(b.input("c0", DType::kF32, {literal(c.layers), batch, hidden}));
+  b.output(b.module("rnn", lstm ? "LSTM" : "GRU", c.op, inputs, args));
+  b.output(b.result(1));
+  if (lstm) b.output(b.result(2));
+  return *b.build();
+}
+
+// nn.GRU, nn.LSTM and nn.MultiheadAttention in every form, and tasks drawn with them: the printed file, the graph, and what the teacher makes of it
+// are one computation.
+TEST(PrintTask, RecurrentAndAttentionModulesMeanWhatTheGraphSays) {
+  const char* python = std::getenv("MUSACODER_PYTHON");
+  if (python == nullptr) GTEST_SKIP() << "MUSACODER_PYTHON is not set";
+  nlohmann::json tasks = nlohmann::json::array();
+  const auto add = [&](const std::string& name, const std::string& file, const Graph& graph) {
+    const Result<Graph> lowered = lower(graph);
+    ASSERT_TRUE(lowered) << name << ": " << lowered.error().message;
+    tasks.push_back({{"name", name}, {"file", file}, {"graph", graph_json(graph)}, {"lowered", graph_json(*lowered)}});
+  };
+  std::uint64_t style = 0;
+  for (const char* op : {"gru", "lstm", "multi_head_attention"})
+    for (const bool batch_first : {false, true})
+      for (const bool bias : {false, true})
+        for (const bool given : {false, true})
+          for (const std::int64_t layers : {1, 2, 3}) {
+            if (layers > 1 && std::string_view(op) == "multi_head_attention") continue;
+            const Graph graph = call_graph({op, batch_first, bias, given, layers});
+            add(fmt::format("{}, batch_first {}, bias {}, given {}, layers {}", op, batch_first, bias, given, layers), print_task(graph, style_of(style++), "A test."), graph);
+          }
+  std::set<std::string> drawn;
+  for (const char* archetype : {"network.sequence", "network.self_attention"})
+    for (std::uint64_t seed = 0; seed < 40; ++seed) {
+      const auto task = make_task(*find_archetype(archetype), seed);
+      ASSERT_TRUE(task) << task.error().message;
+      // Neighbours that a lone module is given are operators that the interpreter does not have.
+      static const std::set<std::string> kKnown{"gru",       "lstm",    "multi_head_attention", "linear", "select",  "chunk",      "unflatten",
+                                                "transpose", "flatten", "contiguous",           "matmul", "softmax", "layer_norm", "scaled_dot_product_attention"};
+      const bool known = std::all_of(task->graph.nodes.begin(), task->graph.nodes.end(), [](const Node& n) {
+        return kKnown.count(n.op) != 0 || (n.op == "add" && n.inputs.size() == 2) || (n.op == "div" && n.has("scalar"));
+      });
+      if (!known) continue;
+      for (const char* word : {"nn.GRU(", "nn.LSTM(", "nn.MultiheadAttention(", "_, (", "[:, -1", "[-1]", "need_weights=False)[0]", "nn.LayerNorm", "bias=False", "(h0, c0)"})
+        if (task->file.find(word) != std::string::npos) drawn.insert(word);
+      add(fmt::format("{}/{}", archetype, seed), task->file, task->graph);
+    }
+  EXPECT_EQ(drawn.size(), 10u);
+  EXPECT_GT(tasks.size(), 80u);
+  const auto result = base::run({.argv = {python, "-c", kInterpreter}, .stdin_text = tasks.dump(), .timeout_s = 240});
   ASSERT_TRUE(result.has_value()) << result.error().message;
   EXPECT_TRUE(result->exit.ok()) << result->err;
   EXPECT_EQ(result->out, "\n");

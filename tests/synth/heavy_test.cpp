@@ -66,6 +66,23 @@ TEST(HeavyShapes, PoolingAttentionAndProducts) {
   EXPECT_EQ(shape_of("gru_cell", {{4, 3}, {4, 5}, {15, 3}, {15, 5}, {15}, {15}}), "float32 (4, 5)");
 }
 
+// Worked by hand: a GRU has three rows of weights a unit, an LSTM four.
+TEST(HeavyShapes, RecurrentLayersAndHeads) {
+  EXPECT_EQ(shape_of("gru", {{4, 9, 3}, {15, 3}, {15, 5}}, {{"bias", false}, {"batch_first", true}}), "float32 (4, 9, 5)");
+  EXPECT_EQ(shape_of("lstm", {{9, 4, 3}, {2, 4, 5}, {2, 4, 5}, {20, 3}, {20, 5}, {20}, {20}, {20, 5}, {20, 5}, {20}, {20}}, {{"num_layers", 2}}), "float32 (9, 4, 5)");
+  EXPECT_EQ(shape_of("lstm", {{9, 4, 3}, {1, 4, 5}, {20, 3}, {20, 5}, {20}, {20}}).rfind("error", 0), 0u);                            // a state alone
+  EXPECT_EQ(shape_of("gru", {{9, 4, 3}, {1, 9, 5}, {15, 3}, {15, 5}, {15}, {15}}).rfind("error", 0), 0u);                              // of another batch
+  EXPECT_EQ(shape_of("gru", {{9, 4, 3}, {15, 3}, {15, 5}, {15}, {15}, {15, 3}, {15, 5}, {15}, {15}}, {{"num_layers", 2}}).rfind("error", 0), 0u);
+  EXPECT_EQ(shape_of("gru", {{9, 4, 3}, {20, 3}, {20, 5}, {20}, {20}}).rfind("error", 0), 0u);
+  EXPECT_EQ(shape_of("multi_head_attention", {{7, 2, 12}, {9, 2, 12}, {9, 2, 12}, {36, 12}, {36}, {12, 12}, {12}}, {{"num_heads", 3}}), "float32 (7, 2, 12)");
+  EXPECT_EQ(shape_of("multi_head_attention", {{7, 2, 12}, {9, 2, 12}, {9, 2, 12}, {36, 12}, {36}, {12, 12}, {12}}, {{"num_heads", 5}}).rfind("error", 0), 0u);
+  EXPECT_EQ(shape_of("gru_layer", {{4, 9, 15}, {15, 5}, {4, 5}}, {{"batch_first", true}}), "float32 (4, 9, 5)");
+  EXPECT_EQ(shape_of("lstm_layer", {{4, 9, 20}, {20, 5}, {20}, {4, 5}}, {{"batch_first", true}}).rfind("error", 0), 0u);
+  EXPECT_EQ(shape_of("select", {{4, 9, 5}}, {{"axis", 1}, {"index", -1}}), "float32 (4, 5)");
+  EXPECT_EQ(shape_of("select", {{4, 9, 5}}, {{"axis", 0}, {"index", 4}}).rfind("error", 0), 0u);
+  EXPECT_EQ(shape_of("unflatten", {{4, 9, 12}}, {{"dim", 2}, {"parts", 3}}), "float32 (4, 9, 3, 4)");
+}
+
 std::vector<const Archetype*> heavy() {
   std::vector<const Archetype*> all;
   for (const auto* table : {&matrix_archetypes(), &conv_archetypes(), &pool_archetypes(), &attention_archetypes(), &scan_archetypes(), &network_archetypes()})
@@ -75,7 +92,7 @@ std::vector<const Archetype*> heavy() {
 
 // One schedule, and of those for these operators.
 bool of_these(const std::string& schedule) {
-  static const char* const kFamilies[] = {"matmul.", "mv.", "scaled_rows.", "dot.", "conv.", "pool.", "attention.", "cell.", "scan."};
+  static const char* const kFamilies[] = {"matmul.", "mv.", "scaled_rows.", "dot.", "conv.", "pool.", "attention.", "cell.", "recurrent.", "scan."};
   return schedule.find('+') == std::string::npos &&
          std::any_of(std::begin(kFamilies), std::end(kFamilies), [&](const char* family) { return schedule.rfind(family, 0) == 0; });
 }

@@ -119,6 +119,51 @@ TEST(ProgramTeacher, NormalisesAlongADimensionCalledLength) {
   }
 }
 
+// A cell state beside the sequence is a second result; what stands behind a sequence joins kernels that keep the state to themselves.
+TEST(ProgramTeacher, AnswersRecurrentLayersWithAllTheirResults) {
+  GraphBuilder b;
+  const Dim batch = b.dim("batch_size", 3), steps = b.dim("seq_len", 5), in = b.dim("input_size", 6), hidden = b.dim("hidden_size", 70);
+  const Attrs args{{"input_size", Attr::of(in)}, {"hidden_size", Attr::of(hidden)}, {"num_layers", 2}};
+  const int x = b.input("x", DType::kF32, {steps, batch, in});
+  const int sequence = b.module("lstm", "LSTM", "lstm", {x}, args);
+  const int state = b.result(1), cell = b.result(2);
+  b.output(b.op("relu", {sequence}));
+  b.output(state);
+  b.output(cell);
+  const Graph graph = *b.build();
+  ProgramTeacher teacher;
+  std::set<std::string> schedules;
+  bool pair = false;
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    const auto answers = teacher.answer({"", graph}, {.seed = seed, .most = 3, .derive = true});
+    ASSERT_TRUE(answers) << answers.error().message;
+    for (const Answer& answer : *answers) {
+      const Status agrees = check_derivation(answer.derivation, graph, answer.file);
+      EXPECT_TRUE(agrees) << answer.schedule << ": " << agrees.error().message << answer.file;
+      EXPECT_EQ(declared_twice(answer.file), "");
+      schedules.insert(answer.schedule);
+      pair = pair || answer.file.find("std::vector<torch::Tensor> recurrent") != std::string::npos;
+    }
+  }
+  EXPECT_TRUE(pair);
+  for (const char* name : {"recurrent.block", "recurrent.warps", "recurrent.step"})
+    EXPECT_TRUE(std::any_of(schedules.begin(), schedules.end(), [&](const std::string& s) { return s.find(name) != std::string::npos; })) << name;
+
+  GraphBuilder one;
+  const int y = one.input("x", DType::kF32, {one.dim("batch_size", 3), one.dim("seq_len", 5), one.dim("input_size", 6)});
+  const int bias = one.parameter("bias", DType::kF32, {one.dim("hidden_size", 8)});
+  one.output(one.op("tanh", {one.op("add", {one.module("gru", "GRU", "gru", {y}, {{"input_size", 6}, {"hidden_size", 8}, {"batch_first", true}}), bias})}));
+  const Graph fused = *one.build();
+  std::set<std::string> whole;
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    const auto answer = teacher.answer({"", fused}, {.seed = seed, .most = 1, .derive = true});
+    ASSERT_TRUE(answer) << answer.error().message;
+    EXPECT_NE((*answer)[0].derivation, "");
+    whole.insert((*answer)[0].schedule.substr((*answer)[0].schedule.find('+') + 1));
+  }
+  EXPECT_EQ(whole, (std::set<std::string>{"recurrent.block", "recurrent.warps"}));
+}
+
 // Regions of drawn graphs whose epilogue reads the anchor's input again, or what the prologue computed.
 TEST(ProgramTeacher, AnswersRandomGraphs) {
   ProgramTeacher teacher;
@@ -281,6 +326,34 @@ class ModelNew(nn.Module):
   const auto walk = walk_host(file, *b.build());
   ASSERT_TRUE(walk.has_value()) << walk.error().message;
   EXPECT_EQ(walk->outputs, (std::vector<std::vector<std::int64_t>>{{3, 4, 3}}));
+}
+
+// A launch for each step, and views that take axes away and apart.
+TEST(HostWalk, FollowsLoopsThatLaunch) {
+  GraphBuilder b;
+  const int x = b.input("x", DType::kF32, {literal(3), literal(5), literal(12)});
+  b.output(b.module("attn", "MultiheadAttention", "multi_head_attention", {x, x, x}, {{"embed_dim", 12}, {"num_heads", 4}}));
+  const char* file = R"py(
+__global__ void step_kernel(const float* x, float* out, int n, int t) { }
+torch::Tensor f(torch::Tensor x) {
+  const int n = x.size(0) * x.size(1);
+  auto out = torch::empty({n, x.size(2)}, x.options());
+  for (int t = 0; t < n; ++t) {
+    step_kernel<<<(n + 3) / 4, 4>>>(x.data_ptr<float>(), out.data_ptr<float>(), n, t);
+  }
+  return out;
+}
+class ModelNew(nn.Module):
+    def forward(self, x):
+        h = x.unflatten(2, (self.attn.num_heads, -1))
+        h1 = h.select(0, -1)
+        return ops.f(h1)
+)py";
+  const auto walk = walk_host(file, *b.build());
+  ASSERT_TRUE(walk.has_value()) << walk.error().message;
+  EXPECT_EQ(walk->launches.at("step_kernel").blocks, 5);
+  EXPECT_EQ(walk->launches.at("step_kernel").threads, 4);
+  EXPECT_EQ(walk->outputs, (std::vector<std::vector<std::int64_t>>{{20, 3}}));
 }
 
 }  // namespace

@@ -215,6 +215,12 @@ double work(const Graph& graph) {
       const double terms = product ? static_cast<double>(graph.type(node.inputs[0]).dims.back().size)
                                    : static_cast<double>(weight.numel()) / static_cast<double>(std::max<std::int64_t>(1, weight.dims[0].size));
       flops = 2 * out * terms;
+    } else if (info != nullptr && (node.op == "gru" || node.op == "lstm")) {
+      // Every weight once for each step of each row.
+      const TensorType& x = graph.type(node.inputs[0]);
+      double weights = 0;
+      for (int v : node.inputs) weights += graph.type(v).rank() == 2 ? static_cast<double>(graph.type(v).numel()) : 0;
+      flops = 2 * weights * static_cast<double>(x.numel()) / static_cast<double>(x.dims.back().size);
     }
     total += moved + flops;
   }

@@ -126,6 +126,35 @@ State cell(const Module& module, DType dtype) {
   return all;
 }
 
+template <std::int64_t kGates>
+State recurrent(const Module& module, DType dtype) {
+  const Dim in = size_of(module, "input_size"), hidden = size_of(module, "hidden_size");
+  const std::int64_t layers = size_of(module, "num_layers", 1).size;
+  if (in.size < 1 || hidden.size < 1 || layers < 1) return fail(Code::kInvalidArgument, "nn.{} needs input_size and hidden_size", module.kind);
+  const Dim rows = literal(kGates * hidden.size);
+  std::vector<Value> all;
+  for (std::int64_t layer = 0; layer < layers; ++layer) {
+    all.push_back(state_value(fmt::format("weight_ih_l{}", layer), dtype, {rows, layer == 0 ? in : hidden}));
+    all.push_back(state_value(fmt::format("weight_hh_l{}", layer), dtype, {rows, hidden}));
+    if (!flag_of(module, "bias", true)) continue;
+    all.push_back(state_value(fmt::format("bias_ih_l{}", layer), dtype, {rows}));
+    all.push_back(state_value(fmt::format("bias_hh_l{}", layer), dtype, {rows}));
+  }
+  return all;
+}
+
+State multi_head_attention(const Module& module, DType dtype) {
+  const Dim width = size_of(module, "embed_dim");
+  if (width.size < 1 || size_of(module, "num_heads").size < 1) return fail(Code::kInvalidArgument, "nn.{} needs embed_dim and num_heads", module.kind);
+  const bool bias = flag_of(module, "bias", true);
+  const Dim three = literal(3 * width.size);
+  std::vector<Value> all{state_value("in_proj_weight", dtype, {three, width})};
+  if (bias) all.push_back(state_value("in_proj_bias", dtype, {three}));
+  all.push_back(state_value("out_proj.weight", dtype, {width, width}));
+  if (bias) all.push_back(state_value("out_proj.bias", dtype, {width}));
+  return all;
+}
+
 const std::vector<ModuleInfo>& table() {
   static const std::vector<const char*> kConvArgs{"in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups"};
   static const std::vector<const char*> kConvShared{"stride", "padding", "dilation", "groups", "output_padding"};
@@ -149,6 +178,9 @@ const std::vector<ModuleInfo>& table() {
       {"Embedding", {"num_embeddings", "embedding_dim"}, {}, embedding},
       {"RNNCell", {"input_size", "hidden_size"}, {}, cell<1>},
       {"GRUCell", {"input_size", "hidden_size"}, {}, cell<3>},
+      {"GRU", {"input_size", "hidden_size", "num_layers"}, {"num_layers", "bias", "batch_first"}, recurrent<3>, "{*}", "{0}, {1}"},
+      {"LSTM", {"input_size", "hidden_size", "num_layers"}, {"num_layers", "bias", "batch_first"}, recurrent<4>, "{0}[[, ({1}, {2})]]", "{0}, ({1}, {2})"},
+      {"MultiheadAttention", {"embed_dim", "num_heads"}, {"num_heads", "bias", "batch_first"}, multi_head_attention, "{*}, need_weights=False", "{0}, _"},
       {"PReLU", {"num_parameters"}, {}, prelu},
   };
   return rows;

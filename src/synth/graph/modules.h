@@ -18,6 +18,10 @@ struct ModuleInfo {
   std::vector<const char*> positional;  // printed by position where all before them are given; the others by keyword
   std::vector<const char*> shared;      // arguments that are attributes of the node too
   Result<std::vector<Value>> (*state)(const Module& module, DType dtype);
+  // Where a call is not self.<name>(x, …) with one result: its arguments, a template of its tensors (python_text.h), and the names that take its
+  // results, a template of those. Where there are several, the first is what matters.
+  const char* arguments = "{*}";
+  const char* results = "{0}";
 };
 
 const ModuleInfo* find_module(std::string_view kind);

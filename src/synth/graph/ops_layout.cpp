@@ -66,15 +66,16 @@ Types squeeze(const std::vector<TensorType>& in, const Node& node) {
   return one(in[0].dtype, std::move(dims), in[0].contiguous);
 }
 
-// Splits the axis "dim" into (axis / factor, factor), attr "factor".
+// Splits the axis "dim" into (axis / factor, factor), attr "factor", or into (parts, axis / parts), attr "parts".
 Types unflatten(const std::vector<TensorType>& in, const Node& node) {
   MC_ASSIGN_OR_RETURN(const int at, axis(node.integer("dim"), in[0].rank()));
-  const std::int64_t factor = node.integer("factor", 1);
+  const bool by_parts = node.has("parts");
+  const std::int64_t factor = node.integer(by_parts ? "parts" : "factor", 1);
   std::vector<Dim> dims = in[0].dims;
   const std::int64_t size = dims[static_cast<std::size_t>(at)].size;
   if (factor < 1 || size % factor != 0) return fail(Code::kInvalidArgument, "unflatten of {} by {}", size, factor);
-  dims[static_cast<std::size_t>(at)] = literal(size / factor);
-  dims.insert(dims.begin() + at + 1, literal(factor));
+  dims[static_cast<std::size_t>(at)] = literal(by_parts ? factor : size / factor);
+  dims.insert(dims.begin() + at + 1, literal(by_parts ? size / factor : factor));
   return one(in[0].dtype, std::move(dims), in[0].contiguous);
 }
 
@@ -100,6 +101,16 @@ Types narrow(const std::vector<TensorType>& in, const Node& node) {
   if (start < 0 || length < 1 || start + length > own.size)
     return fail(Code::kInvalidArgument, "narrow of {} from {} by {}", own.size, start, length);
   own = literal(length);
+  return one(in[0].dtype, std::move(dims), in[0].contiguous && at == 0);
+}
+
+// One place of the axis "axis", attr "index", which may count from the end. The axis is gone.
+Types select(const std::vector<TensorType>& in, const Node& node) {
+  MC_ASSIGN_OR_RETURN(const int at, axis(node.integer("axis"), in[0].rank()));
+  std::vector<Dim> dims = in[0].dims;
+  const std::int64_t size = dims[static_cast<std::size_t>(at)].size, index = node.integer("index");
+  if (index < -size || index >= size) return fail(Code::kInvalidArgument, "place {} of an axis of {}", index, size);
+  dims.erase(dims.begin() + at);
   return one(in[0].dtype, std::move(dims), in[0].contiguous && at == 0);
 }
 
@@ -251,9 +262,10 @@ const std::vector<OpInfo>& layout_ops() {
       {"flatten", kV, 1, 1, flatten, "aten::view", {"torch.flatten({0}[[, start_dim={start_dim}]][[, end_dim={end_dim}]])", "", "{0}.flatten([[start_dim={start_dim}]][[, end_dim={end_dim}]])", "", ""}},
       {"unsqueeze", kV, 1, 1, unsqueeze, "aten::unsqueeze", {"torch.unsqueeze({0}, {dim})", "", "{0}.unsqueeze({dim})", "", ""}},
       {"squeeze", kV, 1, 1, squeeze, "aten::squeeze", {"torch.squeeze({0}, {dim})", "", "{0}.squeeze({dim})", "", ""}},
-      {"unflatten", kV, 1, 1, unflatten, "aten::view", {"", "", "{0}.unflatten({dim}, (-1, {factor}))", "", ""}},
+      {"unflatten", kV, 1, 1, unflatten, "aten::view", {"", "", "{0}.unflatten({dim}, ([[-1, {factor}]][[{parts}, -1]]))", "", ""}},
       {"expand", kV, 1, 1, expand, "aten::expand", {"", "", "{0}.expand({sizes:items})", "", ""}},
       {"narrow", kV, 1, 1, narrow, "aten::slice", {"torch.narrow({0}, {dim}, {start}, {length})", "", "{0}.narrow({dim}, {start}, {length})", "", ""}},
+      {"select", kV, 1, 1, select, "aten::select", {"torch.select({0}, {axis}, {index})", "", "{0}.select({axis}, {index})", "", ""}},
       {"chunk", kV, 1, 1, chunk, "aten::split", {"torch.chunk({0}, {chunks}, dim={dim})", "", "{0}.chunk({chunks}, dim={dim})", "", ""}},
       {"contiguous", kM, 1, 1, contiguous, "aten::clone", {"", "", "{0}.contiguous()", "", ""}},
       {"cat", kM, 2, 8, cat, "aten::cat", {"torch.cat([{*}], dim={dim})", "", "", "", ""}},

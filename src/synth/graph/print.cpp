@@ -322,11 +322,13 @@ class Printer {
     const Node& node = graph_.nodes[index];
     if (node.module >= 0) {
       // Parameters follow the tensors that forward passes on.
-      std::string args;
+      std::vector<std::string> passed;
       for (int v : node.inputs)
-        if (graph_.values[static_cast<std::size_t>(v)].module != node.module) args += (args.empty() ? "" : ", ") + use(v);
-      return fmt::format("self.{}({})", graph_.modules[static_cast<std::size_t>(node.module)].name, args);
+        if (graph_.values[static_cast<std::size_t>(v)].module != node.module) passed.push_back(use(v));
+      const Module& module = graph_.modules[static_cast<std::size_t>(node.module)];
+      return fmt::format("self.{}({})", module.name, fill_template(find_module(module.kind)->arguments, passed, {}, {}));
     }
+    if (node.op == "select" && style_.symbols) return subscript(node);
     const OpInfo* info = find_op(node.op);
     std::vector<std::string> operands;
     for (int v : node.inputs) operands.push_back(use(v));
@@ -363,6 +365,16 @@ class Printer {
     return text;
   }
 
+  // x[-1], x[:, -1] or x[:, -1, :]
+  std::string subscript(const Node& node) {
+    const int rank = graph_.type(node.inputs[0]).rank(), at = static_cast<int>((node.integer("axis") + rank) % rank);
+    std::string places;
+    for (int d = 0; d < at; ++d) places += ":, ";
+    places += attr_text(node, node.attrs.at("index"));
+    for (int d = at + 1; d < rank && at > 0 && style_.seed % 3 != 0; ++d) places += ", :";
+    return fill_template("{0}[" + places + "]", {use(node.inputs[0])}, {}, {});
+  }
+
   std::string stateless_member(const std::string& op, const std::string& text) {
     // In __init__ the constants are arguments.
     std::string own = text;
@@ -387,7 +399,21 @@ class Printer {
     return std::all_of(users.begin(), users.end(), [&](int u) { return static_cast<std::size_t>(u) <= node; });
   }
 
-  std::string local(const Node& node, std::size_t index) {
+  // Whether forward goes on with the first result alone.
+  bool one_result(const Node& node) const {
+    return std::all_of(node.outputs.begin() + 1, node.outputs.end(), [&](int v) { return graph_.users(v).empty() && !graph_.is_output(v); });
+  }
+  // How the results of an nn member are taken apart; "" where there is one.
+  const char* results_of(const Node& node) const {
+    if (node.module < 0) return "";
+    const char* results = find_module(graph_.modules[static_cast<std::size_t>(node.module)].kind)->results;
+    return std::string_view(results) == "{0}" ? "" : results;
+  }
+
+  std::string local(const Node& node, std::size_t index, std::size_t result) {
+    static const std::vector<std::vector<std::string>> kStates = {{"out", "output", "seq"}, {"h_n", "hn", "hidden"}, {"c_n", "cn", "cell"}};
+    if (node.op == "gru" || node.op == "lstm")
+      if (const std::string& name = kStates[result][style_.seed % 3]; fresh(name)) return name;
     if (style_.rebind && node.outputs.size() == 1)
       for (int v : node.inputs) {
         const auto known = text_.find(v);
@@ -411,26 +437,30 @@ class Printer {
     for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
       const Node& node = graph_.nodes[n];
       const std::string expression = call(n);
-      const bool once = node.outputs.size() == 1 && graph_.users(node.outputs[0]).size() == 1 && !graph_.is_output(node.outputs[0]);
+      const std::string_view results = results_of(node);
+      const bool single = node.outputs.size() == 1 || (!results.empty() && one_result(node));
+      const bool once = single && graph_.users(node.outputs[0]).size() == 1 && !graph_.is_output(node.outputs[0]);
       const std::vector<int> users = graph_.users(node.outputs[0]);
       const bool twice_there = once && std::count(graph_.nodes[static_cast<std::size_t>(users[0])].inputs.begin(),
                                                   graph_.nodes[static_cast<std::size_t>(users[0])].inputs.end(), node.outputs[0]) > 1;
       const bool last = n + 1 == graph_.nodes.size() && graph_.outputs.size() == 1 && graph_.outputs[0] == node.outputs[0];
-      if (last && node.outputs.size() == 1 && (style_.nested || !style_.rebind)) {
-        text_[node.outputs[0]] = expression;
-        continue;
-      }
-      if (style_.nested && once && !twice_there && expression.size() < 60) {
-        text_[node.outputs[0]] = expression;
+      if ((last && single && (style_.nested || !style_.rebind)) || (style_.nested && once && !twice_there && expression.size() < 60)) {
+        text_[node.outputs[0]] = expression + (results.empty() ? "" : "[0]");
         continue;
       }
       std::string names;
       std::vector<std::pair<int, std::string>> made;
-      for (int v : node.outputs) {
+      std::vector<std::string> taken;
+      for (std::size_t k = 0; k < node.outputs.size(); ++k) {
+        const int v = node.outputs[k];
         const bool unused = graph_.users(v).empty() && !graph_.is_output(v);
-        const std::string name = unused ? "_" : local(node, n);
-        names += (names.empty() ? "" : ", ") + name;
-        made.emplace_back(v, name);
+        taken.push_back(unused ? "_" : local(node, n, k));
+        names += (names.empty() ? "" : ", ") + taken.back();
+        made.emplace_back(v, taken.back());
+      }
+      if (!results.empty()) {
+        names = fill_template(results, taken, {}, {});
+        if (const std::size_t none = names.find("(_, _)"); none != std::string::npos) names.replace(none, 6, "_");
       }
       for (const auto& [v, name] : made) {
         text_[v] = name;

@@ -1,4 +1,6 @@
 // Small networks of several layers, as KernelBench's third level has them.
+#include <cmath>
+
 #include "synth/tasks/chains.h"
 #include "synth/tasks/tasks.h"
 
@@ -158,6 +160,100 @@ void lstm_step(GraphBuilder& b, Seeded& draw, std::string& text) {
   text = "One step of an LSTM: its new hidden state";
 }
 
+// What a recurrent network makes of a sequence: nn.GRU or nn.LSTM as people call them, and what they take from the results.
+void sequence(GraphBuilder& b, Seeded& draw, std::string& text) {
+  const bool lstm = draw.chance(0.5), batch_first = draw.chance(0.65), state_given = draw.chance(0.35), bias = draw.chance(0.8);
+  const std::int64_t layers = draw.chance(0.35) ? 2 : 1;
+  const Dim batch = b.dim("batch_size", draw.choose({1, 2, 4, 5, 8, 10})), length = b.dim(draw.choose({"seq_len", "seq_length"}), draw.choose({6, 8, 12, 16, 20, 32}));
+  const Dim in = b.dim("input_size", draw.choose({10, 16, 24, 32, 50, 64})), hidden = b.dim("hidden_size", draw.choose({16, 20, 32, 48, 64, 100}));
+  const int x = b.input("x", DType::kF32, batch_first ? std::vector<Dim>{batch, length, in} : std::vector<Dim>{length, batch, in});
+  Attrs args{{"input_size", Attr::of(in)}, {"hidden_size", Attr::of(hidden)}};
+  std::vector<int> inputs{x};
+  if (state_given) {
+    const Dim depth = b.dim("num_layers", layers);
+    args["num_layers"] = Attr::of(depth);
+    inputs.push_back(b.input("h0", DType::kF32, {depth, batch, hidden}));
+    if (lstm) inputs.push_back(b.input("c0", DType::kF32, {depth, batch, hidden}));
+  } else if (layers > 1 || draw.chance(0.3)) {
+    args["num_layers"] = draw.chance(0.5) ? Attr::named("num_layers", layers) : Attr(layers);
+  }
+  if (!bias) args["bias"] = false;
+  if (batch_first || draw.chance(0.3)) args["batch_first"] = batch_first;
+  const char* name = lstm ? draw.choose({"lstm", "lstm", "rnn"}) : draw.choose({"gru", "gru", "rnn"});
+  const int sequence = b.module(name, lstm ? "LSTM" : "GRU", lstm ? "lstm" : "gru", inputs, args);
+  const int state = b.result(1), cell = lstm ? b.result(2) : -1;
+  text = fmt::format("{} of {} over a sequence", lstm ? "An LSTM" : "A gated recurrent unit", layers == 1 ? "one layer" : "two layers");
+  if (state_given) text += " from a given state";
+  const auto last_step = [&] {
+    if (draw.chance(0.3)) return b.op("select", {state}, {{"axis", 0}, {"index", -1}});
+    return b.op("select", {sequence}, {{"axis", batch_first ? 1 : 0}, {"index", -1}});
+  };
+  switch (draw.below(lstm ? 7 : 6)) {
+    case 0:
+    case 1:
+      b.output(sequence);
+      text += ": its outputs";
+      break;
+    case 2:
+      b.output(draw.chance(0.5) ? state : last_step());
+      text += ": its last hidden state";
+      break;
+    case 3:
+      b.output(sequence);
+      b.output(state);
+      if (lstm && draw.chance(0.4)) b.output(cell);
+      text += ": its outputs and its last state";
+      break;
+    case 6:
+      b.output(cell);
+      text += ": its last cell state";
+      break;
+    default:
+      b.output(linear(b, "fc", last_step(), hidden, b.dim("output_size", draw.choose({1, 5, 10, 16})), draw.chance(0.8)));
+      text += ", and a linear layer on its last step";
+  }
+}
+
+// Heads of self-attention: nn.MultiheadAttention, or the same by hand with one projection for queries, keys and values.
+void self_attention(GraphBuilder& b, Seeded& draw, std::string& text) {
+  const std::int64_t heads = draw.choose({2, 3, 4, 8});
+  const bool module = draw.chance(0.7), batch_first = !module || draw.chance(0.65), bias = draw.chance(0.8);
+  const Dim batch = b.dim("batch_size", draw.choose({2, 3, 4, 5, 8})), length = b.dim("seq_len", draw.choose({10, 16, 24, 32, 49, 64}));
+  const Dim width = b.dim("embed_dim", heads * draw.choose({4, 8, 10, 16, 32}));
+  const Attr count = Attr::named("num_heads", heads);
+  const int x = b.input("x", DType::kF32, batch_first ? std::vector<Dim>{batch, length, width} : std::vector<Dim>{length, batch, width});
+  const bool residual = draw.chance(0.5), before = residual && draw.chance(0.4), after = residual && !before && draw.chance(0.8);
+  const auto norm = [&](int value) { return b.module("norm", "LayerNorm", "layer_norm", {value}, {{"normalized_shape", Attr::of(width)}}); };
+  const int from = before ? norm(x) : x;
+  int y = -1;
+  text = "Multi-head self-attention";
+  if (module) {
+    Attrs args{{"embed_dim", Attr::of(width)}, {"num_heads", count}};
+    if (!bias) args["bias"] = false;
+    if (batch_first || draw.chance(0.2)) args["batch_first"] = batch_first;
+    y = b.module(draw.choose({"attn", "attention", "self_attn", "mha"}), "MultiheadAttention", "multi_head_attention", {from, from, from}, args);
+  } else {
+    const Dim three{3 * width.size, "3 * embed_dim"};
+    const int all = b.op("chunk", {linear(b, draw.choose({"qkv", "c_attn", "in_proj"}), from, width, three, bias)}, {{"chunks", 3}, {"dim", 2}});
+    const auto split = [&](int value) { return b.op("transpose", {b.op("unflatten", {value}, {{"dim", 2}, {"parts", count}})}, {{"dim0", 1}, {"dim1", 2}}); };
+    const int q = split(all), k = split(all + 1), v = split(all + 2);
+    if (draw.chance(0.4)) {
+      y = b.op("scaled_dot_product_attention", {q, k, v});
+    } else {
+      int scores = b.op("matmul", {q, b.op("transpose", {k}, {{"dim0", -2}, {"dim1", -1}})});
+      scores = b.op("div", {scores}, {{"scalar", std::sqrt(static_cast<double>(width.size / heads))}});
+      y = b.op("matmul", {b.op("softmax", {scores}, {{"dim", -1}}), v});
+      text += ", step by step";
+    }
+    y = b.op("flatten", {b.op("contiguous", {b.op("transpose", {y}, {{"dim0", 1}, {"dim1", 2}})})}, {{"start_dim", 2}});
+    y = linear(b, draw.choose({"proj", "c_proj", "out_proj"}), y, width, width, bias);
+  }
+  if (residual) y = b.op("add", {x, y});
+  if (after) y = norm(y);
+  b.output(y);
+  if (residual) text += before || after ? " with a residual connection and a layer normalisation" : " with a residual connection";
+}
+
 void dense_block(GraphBuilder& b, Seeded& draw, std::string& text) {
   const Dim batch = b.dim("batch_size", draw.choose({4, 8, 16})), c = b.dim("channels", draw.choose({4, 8, 12})), growth = b.dim("growth_rate", draw.choose({4, 8})), size = b.dim("image_size", draw.choose({14, 16, 24}));
   const int x = b.input("x", DType::kF32, {batch, c, size, size});
@@ -202,6 +298,8 @@ const std::vector<Archetype>& network_archetypes() {
       {"nn_layers", "network", "network.cell", cell},
       {"nn_layers", "network", "network.plain_rnn", plain_rnn},
       {"nn_layers", "network", "network.lstm_step", lstm_step},
+      {"nn_layers", "network", "network.sequence", sequence},
+      {"nn_layers", "network", "network.self_attention", self_attention},
       {"nn_layers", "network", "network.dense_block", dense_block},
       {"nn_layers", "network", "network.fire", fire},
       {"nn_layers", "network", "network.patches", patches},

@@ -93,7 +93,6 @@ std::string wrapped(const std::string& head, const std::vector<std::string>& par
 bool epilogue_fits(const Graph& graph, const Region& region, const std::vector<int>& merged) {
   if (region.anchor < 0 || !region.prologue.empty() || region.outputs.size() != 1) return false;
   const Node& anchor = graph.nodes[static_cast<std::size_t>(region.anchor)];
-  if (anchor.outputs.size() != 1) return false;
   const TensorType& out = graph.type(anchor.outputs[0]);
   if (graph.type(region.outputs[0]).sizes() != out.sizes()) return false;
   for (int n : region.epilogue) {
@@ -103,6 +102,7 @@ bool epilogue_fits(const Graph& graph, const Region& region, const std::vector<i
       const Value& value = graph.values[static_cast<std::size_t>(v)];
       if (v == anchor.outputs[0] || (value.source == Source::kNode && std::count(region.epilogue.begin(), region.epilogue.end(), value.node) != 0)) continue;
       bool fits = false;
+      if (value.source == Source::kNode && value.node == region.anchor) return false;
       covered(value.type, out, merged, fits);
       if (!fits || node.op == "prelu") return false;
     }
@@ -249,10 +249,18 @@ Result<Unit> AnchorUnit::done() {
   std::stable_sort(parameters_.begin(), parameters_.end(), [](const std::string& a, const std::string& b) {
     return a.rfind("torch::Tensor", 0) == 0 && b.rfind("torch::Tensor", 0) != 0;
   });
-  unit_.signature = fmt::format("torch::Tensor {}({})", unit_.function, joined(parameters_));
+  std::vector<std::string> results;
+  for (int v : region_.outputs) {
+    const auto other = others_.find(v);
+    results.push_back(other == others_.end() ? out_ : other->second);
+  }
+  const bool one = results.size() == 1;
+  const std::string type = one ? "torch::Tensor" : "std::vector<torch::Tensor>";
+  unit_.signature = fmt::format("{} {}({})", type, unit_.function, joined(parameters_));
   unit_.kernels = (constants_.empty() ? "" : constants_ + "\n") + kernels_;
-  const std::string header = wrapped(fmt::format("torch::Tensor {}(", unit_.function), parameters_, ") {\n");
-  unit_.host = header + styled(indented(host_ + "return " + out_ + ";\n", 4), writer_.style()) + "}\n";
+  const std::string header = wrapped(fmt::format("{} {}(", type, unit_.function), parameters_, ") {\n");
+  const std::string returned = one ? results[0] : "{" + joined(results) + "}";
+  unit_.host = header + styled(indented(host_ + "return " + returned + ";\n", 4), writer_.style()) + "}\n";
   return std::move(unit_);
 }
 
@@ -424,7 +432,8 @@ void AnchorKernel::launch(const Launch& launch) {
     grid = g;
     block = b;
   }
-  host += wrapped(unit_.writer_.launch(facts.name, grid, block, launch.shared) + "(", call, ");\n");
+  const std::string line = wrapped(unit_.writer_.launch(facts.name, grid, block, launch.shared) + "(", call, ");\n");
+  host += launch.loop.empty() ? line : launch.loop + " {\n" + indented(line, 4) + "}\n";
   unit_.unit_.facts.push_back(std::move(facts));
 }
 

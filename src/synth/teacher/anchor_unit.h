@@ -35,7 +35,7 @@ struct OutAxis {
 };
 
 // Whether the epilogue of the region can be computed at one element of the anchor's result: same shape, and other operands that cover or
-// skip each of the axes as a whole. `merged` has OutAxis::dims.
+// skip each of the axes as a whole. `merged` has OutAxis::dims. The anchor's result is its first; an epilogue that reads another does not fit.
 bool epilogue_fits(const Graph& graph, const Region& region, const std::vector<int>& merged);
 
 // `@name@` replaced by its text.
@@ -75,6 +75,8 @@ class AnchorUnit {
   // A tensor argument of the function; the same value again has the same name. Non-contiguous tensors are made contiguous on the host,
   // unless the kernel takes their strides.
   std::string tensor(int value, const std::string& wanted, bool strided = false);
+  // A local of the kernels, which no tensor is then named like.
+  void reserve(const std::string& local) { taken_.push_back(local); }
   // `const int name = host;`, and a kernel argument where asked for.
   void size(const std::string& name, const std::string& host, std::int64_t value);
   // The same for a stride, whose value is not told.
@@ -88,6 +90,8 @@ class AnchorUnit {
   // The result's axes and its shape on the host: "{m, n}". `index` names its flat index where the kernel has one.
   void result(std::vector<OutAxis> axes, const std::string& shape, const std::string& index = {});
   const std::string& out() const { return out_; }
+  // Another result of the anchor, a tensor of the host function; it is returned where the region gives it out, after the first or alone.
+  void also_result(int value, const std::string& tensor) { others_[value] = tensor; }
 
   Result<Unit> done();
 
@@ -103,6 +107,7 @@ class AnchorUnit {
   std::vector<OutAxis> axes_;
   std::vector<std::string> parameters_;           // of the host function
   std::map<int, std::string> names_;              // tensors by value
+  std::map<int, std::string> others_;             // results beside the first
   std::map<std::string, int> tensors_;            // and back
   std::vector<std::string> taken_;
   std::map<std::string, std::int64_t> sizes_;
@@ -136,8 +141,9 @@ class AnchorKernel {
   struct Launch {
     std::vector<std::string> grid, block;       // host expressions, x first
     std::vector<std::int64_t> grid_sizes, block_sizes;
-    std::string shared;                         // dynamic shared memory, host expression
+    std::string shared = {};                    // dynamic shared memory, host expression
     std::int64_t shared_bytes = 0;              // all of it
+    std::string loop = {};                      // host loop around the launch: "for (int t = 0; t < steps; ++t)"
   };
   std::string body;                             // indented by four spaces a level
   KernelFacts facts;

@@ -96,6 +96,9 @@ const std::map<std::string, const char*>& formulas() {
       {"scaled_dot_product_attention", "Σ_j softmax_j(scale · {0}[row] · {1}[j]) · {2}[j]; masked keys have weight 0"},
       {"rnn_cell", "tanh({2} · {0} + {3} · {1}, plus both biases)"},
       {"gru_cell", "(1 − z) · n + z · {1} with r, z = σ(…) of both inputs and n = tanh(input part + r · hidden part)"},
+      {"gru", "h_t = (1 − z) · n + z · h_(t−1) for every step t and layer, with r, z = σ(x part + h part) and n = tanh(x part + r · h part), where each gate has a third of weight_ih x_t + bias_ih and of weight_hh h_(t−1) + bias_hh"},
+      {"lstm", "h_t = o · tanh(c_t), c_t = f · c_(t−1) + i · g for every step t and layer, with i, f, o = σ(x part + h part) and g = tanh(x part + h part), where each gate has a quarter of weight_ih x_t + bias_ih and of weight_hh h_(t−1) + bias_hh"},
+      {"multi_head_attention", "the output projection of softmax(q kᵀ / √(head size)) v for each head, with q, k, v = {0}, {1}, {2} times each third of {3}, plus the biases"},
       {"mse_loss", "mean of ({0} − {1})²"},
       {"l1_loss", "mean of |{0} − {1}|"},
       {"huber_loss", "mean of d²/2 where |d| < δ, else δ (|d| − δ/2), with d = {0} − {1}"},
@@ -269,6 +272,10 @@ class Text {
     if (any({"linear"})) all.push_back("The weight of a linear layer is (out, in): its rows are multiplied, not its columns.");
     if (any({"matmul", "mm", "bmm", "linear", "addmm"}) && shared) all.push_back("Tiles at the edges must be filled with zeros, or what an earlier tile left there is summed.");
     if (any({"scaled_dot_product_attention"})) all.push_back("Scores overflow in the exponential unless their running maximum is subtracted; when it grows, sum and result must be rescaled.");
+    if (any({"multi_head_attention"})) all.push_back("Heads are neighbouring columns of a projection: the head's size, not the whole width, scales the scores.");
+    if (any({"gru", "lstm"})) all.push_back("A step reads the whole state of the step before: all units of a row must be finished before any is overwritten, so there are two copies or a launch for each step.");
+    if (any({"gru"})) all.push_back("The reset gate multiplies the hidden part of the candidate with its bias, not the hidden state before the product.");
+    if (any({"lstm"})) all.push_back("The gates lie in the order input, forget, candidate, output; the candidate alone goes through tanh.");
     if (any({"cumsum", "cumprod"})) all.push_back("Pieces of a line depend on each other: what came before must be carried into the next.");
     if (any({"prelu"})) all.push_back("The slope belongs to the channel, which is the second axis, not the last.");
     std::set<std::string> types;

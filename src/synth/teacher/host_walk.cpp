@@ -293,7 +293,8 @@ class Walker {
       const std::size_t comment = line.find("//");
       body += line.substr(0, comment) + " ";
     }
-    for (const std::string& statement : split(body, ';')) {
+    for (std::string statement : split(body, ';')) {
+      statement = after_loop(statement, scope);
       if (statement.rfind("return", 0) == 0) {
         std::string what = trimmed(statement.substr(6));
         if (!what.empty() && what[0] == '{') what = what.substr(1, what.size() - 2);
@@ -304,6 +305,24 @@ class Walker {
       run(statement, scope);
     }
     throw Unknown(name + " returns nothing");
+  }
+
+  // Goes once through the body of `for (int t = from; t < to; ++t) { … }`, and returns the statement behind it.
+  std::string after_loop(const std::string& statement, const Scope& scope) {
+    if (statement.rfind("for (", 0) != 0) return statement;
+    const std::size_t close = closing(statement, 4), open = statement.find('{', close);
+    if (open == std::string::npos) throw Unknown("loop " + statement);
+    const std::vector<std::string> head = split(statement.substr(5, close - 5), ';');
+    const std::size_t equals = head[0].find(" = ");
+    if (head.size() != 3 || equals == std::string::npos) throw Unknown("loop " + statement);
+    Scope inside = scope;
+    const std::string left = head[0].substr(0, equals);
+    const std::string variable = left.substr(left.rfind(' ') + 1);
+    inside.numbers[variable] = evaluate(head[0].substr(equals + 3), scope);
+    if (evaluate(head[1], inside) == 0) throw Unknown("a loop that does nothing: " + statement);
+    const std::size_t end = closing(statement, open);
+    for (const std::string& own : split(statement.substr(open + 1, end - open - 1), ';')) run(own, inside);
+    return after_loop(trimmed(statement.substr(end + 1)), scope);
   }
 
   Shape host_tensor(const std::string& text, const Scope& scope) const {
@@ -507,6 +526,10 @@ class Walker {
       shape.erase(shape.begin() + place(0, rank));
       return shape;
     }
+    if (name == "select") {
+      shape.erase(shape.begin() + place(0, rank));
+      return shape;
+    }
     if (name == "narrow") {
       shape[static_cast<std::size_t>(place(0, rank))] = args.at(2);
       return shape;
@@ -522,8 +545,10 @@ class Walker {
     }
     if (name == "unflatten") {
       const std::ptrdiff_t d = place(0, rank);
-      shape[static_cast<std::size_t>(d)] /= args.at(2);
-      shape.insert(shape.begin() + d + 1, args.at(2));
+      // (-1, factor) or (parts, -1)
+      const std::int64_t size = shape[static_cast<std::size_t>(d)], parts = args.at(1), factor = args.at(2);
+      shape[static_cast<std::size_t>(d)] = parts == -1 ? size / factor : parts;
+      shape.insert(shape.begin() + d + 1, factor == -1 ? size / parts : factor);
       return shape;
     }
     if (name == "flatten") {

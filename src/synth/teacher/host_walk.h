@@ -4,7 +4,7 @@
 //   MC_ASSIGN_OR_RETURN(const HostWalk walk, walk_host(answer.file, graph));
 //   walk.launches.at("relu_kernel").blocks;             // 256
 //
-// Knows straight-line host code: integer expressions of sizes, torch::empty and its kin, dim3, launches; in Python, calls of the extension
+// Knows straight-line host code and loops that launch: integer expressions of sizes, torch::empty and its kin, dim3, launches; in Python, calls of the extension
 // and view methods. What else it meets is kUnsupported.
 #pragma once
 

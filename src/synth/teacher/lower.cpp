@@ -112,24 +112,125 @@ const std::map<std::string, Rule>& rules() {
   return table;
 }
 
+class Lowering {
+ public:
+  explicit Lowering(const Graph& graph) : graph_(graph), place_(b_.begin_like(graph)) {}
+
+  Result<Graph> run() {
+    for (const Node& node : graph_.nodes) {
+      if (node.op == "gru" || node.op == "lstm") recurrent(node);
+      else if (node.op == "multi_head_attention") attention(node);
+      else if (const auto states = states_.find(node.inputs[0]); node.op == "select" && states != states_.end() && node.integer("axis") == 0) place(node, 0) = state(states->second, node.integer("index"));
+      else other(node);
+    }
+    for (int v : graph_.outputs) b_.output(use(v));
+    return b_.build();
+  }
+
+ private:
+  // What a recurrent layer leaves behind: its sequence, of which the last step is wanted, or the state itself.
+  struct States {
+    std::vector<int> layers;
+    bool sequences = false;
+    std::int64_t time_axis = 0;
+  };
+
+  int& place(const Node& node, std::size_t k) { return place_[static_cast<std::size_t>(node.outputs[k])]; }
+  In inputs(const Node& node) {
+    In all;
+    for (int v : node.inputs) all.push_back(use(v));
+    return all;
+  }
+  bool wanted(int value) const { return graph_.is_output(value) || !graph_.users(value).empty(); }
+
+  // The value's place; states of all layers become one tensor when something reads them as one.
+  int use(int value) {
+    int& at = place_[static_cast<std::size_t>(value)];
+    const auto states = states_.find(value);
+    if (at >= 0 || states == states_.end()) return at;
+    In layers;
+    for (std::size_t k = 0; k < states->second.layers.size(); ++k) layers.push_back(state(states->second, static_cast<std::int64_t>(k)));
+    at = layers.size() == 1 ? b_.op("unsqueeze", {layers[0]}, {{"dim", 0}}) : b_.op("stack", layers, {{"dim", 0}});
+    return at;
+  }
+  int state(const States& states, std::int64_t layer) {
+    const std::int64_t count = static_cast<std::int64_t>(states.layers.size());
+    const int value = states.layers[static_cast<std::size_t>((layer + count) % count)];
+    return states.sequences ? b_.op("select", {value}, {{"axis", states.time_axis}, {"index", -1}}) : value;
+  }
+
+  // Layer by layer: all steps' input projections are one product, then comes what goes from step to step.
+  void recurrent(const Node& node) {
+    const bool lstm = node.op == "lstm", batch_first = node.flag("batch_first");
+    const std::int64_t layers = node.integer("num_layers", 1);
+    const std::size_t each = node.flag("bias", true) ? 4 : 2;
+    const In in = inputs(node);
+    const std::size_t first = in.size() - each * static_cast<std::size_t>(layers);
+    States hidden{{}, true, batch_first ? 1 : 0}, cells;
+    int x = in[0];
+    for (std::int64_t layer = 0; layer < layers; ++layer) {
+      const std::size_t at = first + each * static_cast<std::size_t>(layer);
+      In projection{x, in[at]};
+      if (each == 4) projection.push_back(in[at + 2]);
+      In step{b_.op("linear", projection), in[at + 1]};
+      if (each == 4) step.push_back(in[at + 3]);
+      for (std::size_t s = 1; s < first; ++s) step.push_back(b_.op("select", {in[s]}, {{"axis", 0}, {"index", layer}}));
+      x = b_.op(lstm ? "lstm_layer" : "gru_layer", step, {{"batch_first", batch_first}});
+      hidden.layers.push_back(x);
+      if (lstm) cells.layers.push_back(b_.result(1));
+    }
+    place(node, 0) = x;
+    if (wanted(node.outputs[1])) states_[node.outputs[1]] = hidden;
+    if (lstm && wanted(node.outputs[2])) states_[node.outputs[2]] = cells;
+  }
+
+  // Projections, heads beside each other, attention, the output's projection. What attends to itself has one product for all three.
+  void attention(const Node& node) {
+    const bool bias = node.flag("bias", true), batch_first = node.flag("batch_first");
+    const In in = inputs(node);
+    const Module& module = graph_.modules[static_cast<std::size_t>(node.module)];
+    const Attr heads = Attr::named(module.name + ".num_heads", node.integer("num_heads", 1));
+    const int weight = in[3], in_bias = bias ? in[4] : -1;
+    const auto project = [&](int x, int w, int own_bias) { return b_.op("linear", bias ? In{x, w, own_bias} : In{x, w}); };
+    const auto parts = [&](int value, std::int64_t axis) {
+      const int part = b_.op("chunk", {value}, {{"chunks", 3}, {"dim", axis}});
+      return In{part, b_.result(1), b_.result(2)};
+    };
+    In projected;
+    if (in[0] == in[1] && in[0] == in[2]) {
+      projected = parts(project(in[0], weight, in_bias), 2);
+    } else {
+      const In weights = parts(weight, 0), biases = bias ? parts(in_bias, 0) : In{-1, -1, -1};
+      for (std::size_t k = 0; k < 3; ++k) projected.push_back(project(in[k], weights[k], biases[k]));
+    }
+    for (int& value : projected) {
+      value = b_.op("unflatten", {value}, {{"dim", 2}, {"parts", heads}});
+      value = batch_first ? b_.op("transpose", {value}, {{"dim0", 1}, {"dim1", 2}}) : b_.op("permute", {value}, {{"dims", std::vector<std::int64_t>{1, 2, 0, 3}}});
+    }
+    int y = b_.op("scaled_dot_product_attention", projected);
+    y = batch_first ? b_.op("transpose", {y}, {{"dim0", 1}, {"dim1", 2}}) : b_.op("permute", {y}, {{"dims", std::vector<std::int64_t>{2, 0, 1, 3}}});
+    y = b_.op("flatten", {b_.op("contiguous", {y})}, {{"start_dim", 2}});
+    place(node, 0) = project(y, in[bias ? 5 : 4], bias ? in[6] : -1);
+  }
+
+  void other(const Node& node) {
+    In in = inputs(node);
+    if (const auto rule = rules().find(node.op); rule != rules().end()) {
+      place(node, 0) = rule->second(b_, node, in);
+      return;
+    }
+    b_.copy(node, std::move(in));
+    for (std::size_t k = 0; k < node.outputs.size(); ++k) place(node, k) = b_.result(static_cast<int>(k));
+  }
+
+  const Graph& graph_;
+  GraphBuilder b_;
+  std::vector<int> place_;         // of the graph's values in the new one
+  std::map<int, States> states_;   // of h_n and c_n, by value
+};
+
 }  // namespace
 
-Result<Graph> lower(const Graph& graph) {
-  GraphBuilder b;
-  std::vector<int> place = b.begin_like(graph);
-  for (const Node& node : graph.nodes) {
-    In inputs;
-    for (int v : node.inputs) inputs.push_back(place[static_cast<std::size_t>(v)]);
-    const auto rule = rules().find(node.op);
-    if (rule == rules().end()) {
-      b.copy(node, std::move(inputs));
-      for (std::size_t k = 0; k < node.outputs.size(); ++k) place[static_cast<std::size_t>(node.outputs[k])] = b.result(static_cast<int>(k));
-    } else {
-      place[static_cast<std::size_t>(node.outputs[0])] = rule->second(b, node, inputs);
-    }
-  }
-  for (int v : graph.outputs) b.output(place[static_cast<std::size_t>(v)]);
-  return b.build();
-}
+Result<Graph> lower(const Graph& graph) { return Lowering(graph).run(); }
 
 }  // namespace musacoder::synth

@@ -57,6 +57,7 @@ const Schedules& all_schedules() {
     add_pool_schedules(list);
     add_attention_schedules(list);
     add_scan_schedules(list);
+    add_recurrent_schedules(list);
     return list;
   }();
   return all;

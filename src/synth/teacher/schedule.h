@@ -65,6 +65,7 @@ void add_conv_schedules(Schedules& all);
 void add_pool_schedules(Schedules& all);
 void add_attention_schedules(Schedules& all);
 void add_scan_schedules(Schedules& all);
+void add_recurrent_schedules(Schedules& all);
 const Schedules& all_schedules();
 
 }  // namespace musacoder::synth
